@@ -273,10 +273,20 @@ class _Walk:
         if not asking:
             return False
         defined = macros_of(text.definitions for _, text in texts)
-        names = {operand: names_of(operand, defined) for _, operands in asking for operand in operands}
+        includes = {one for _, text in texts for one in text.asked if b"__has_" not in one}
+        conditions = {one for _, operands in asking for one in operands} - includes
+        names = {
+            operand: names_of(operand, defined, condition=operand in conditions)
+            for _, operands in asking
+            for operand in operands
+        }
         untold = [operand for operand, patterns in names.items() if patterns is None]
         words = macro_words(
-            untold, defined, [*(file.path or b"program.cu" for file, _ in texts), *self._given]
+            untold,
+            defined,
+            [*(file.path or b"program.cu" for file, _ in texts), *self._given],
+            renamed=any(text.renames for _, text in texts),
+            conditions=conditions,
         )
         known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
         roots = self._roots([file for file, _ in asking])

@@ -24,6 +24,8 @@ from typing import NamedTuple
 # For compilers a dollar sign and all letters outside ASCII are letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
+# Compilers define such macros, some of them as words or as nothing: __SIZE_TYPE__, __USER_LABEL_PREFIX__.
+_OF_COMPILER = re.compile(rb"__\w+__")
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 RENAMED = b"_cl_"
 
@@ -36,6 +38,8 @@ class MacroWords:
     signs: frozenset[int]
     upward: bool
     """Whether a name may contain ``..``."""
+    anything: bool
+    """Whether a name may have any word: of a macro of the compiler's own, or one that is not understood."""
     _known: dict[bytes, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -45,6 +49,8 @@ class MacroWords:
 
     def allows(self, component: bytes) -> bool:
         """Whether one part of a path, between slashes, can be made of these words and characters."""
+        if self.anything:
+            return True
         if not self.signs.issuperset(WORD.sub(b"", component)):
             return False
         return all(map(self._makes, WORD.findall(component)))
@@ -68,10 +74,18 @@ def macros_of(definitions: Iterable[bytes]) -> Macros:
     return {name: tuple(found) for name, found in macros.items()}
 
 
-def macro_words(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -> MacroWords:
+def macro_words(
+    asked: Collection[bytes],
+    macros: Macros,
+    names: Collection[bytes],
+    *,
+    renamed: bool = False,
+    conditions: Collection[bytes] = (),
+) -> MacroWords:
     """The words of includes through macros.
 
-    ``asked`` are the operands of these includes, and ``names`` the paths that ``__FILE__`` may expand to.
+    ``asked`` are the operands of these includes, and ``names`` the paths that ``__FILE__`` may expand to,
+    unless they are ``renamed`` by ``#line``. Those among ``conditions`` have words besides a header's name.
     """
     words: set[bytes] = {RENAMED}
     reached: list[bytes] = []
@@ -94,7 +108,11 @@ def macro_words(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) 
     signs = frozenset(WORD.sub(b"", b" ".join(reached)))
     dots = (text.strip(b' \t"<>()') for text in reached)
     upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
-    return MacroWords(frozenset(words), signs, upward)
+    includes = [operand for operand in asked if operand not in conditions]
+    named = words if len(includes) == len(asked) else macro_words(includes, macros, names).words
+    own = any(_OF_COMPILER.fullmatch(word) and word not in macros for word in named - FILE_NAMES)
+    anything = own or ord("\\") in signs or (renamed and not words.isdisjoint(FILE_NAMES))
+    return MacroWords(frozenset(words), signs, upward, anything)
 
 
 def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
@@ -125,10 +143,13 @@ class _UntoldError(Exception):
     """The names of an include cannot be found by expansion."""
 
 
-def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
-    """The names that the operand of an include can expand to; None if they cannot be found by expansion."""
+def names_of(operand: bytes, macros: Macros, *, condition: bool = False) -> frozenset[Pattern] | None:
+    """The names that the operand of an include can expand to; None if they cannot be found by expansion.
+
+    A ``condition`` has words besides a header's name.
+    """
     try:
-        expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
+        expanded = _Expansion(macros, condition=condition).all_of(_tokens(operand, frozenset()))
         # A zero byte separates tokens, as a compiler may put a blank between them.
         spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
         return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
@@ -139,8 +160,9 @@ def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
 class _Expansion:
     """All expansions of one operand; raises _UntoldError."""
 
-    def __init__(self, macros: Macros) -> None:
+    def __init__(self, macros: Macros, *, condition: bool) -> None:
         self._macros = macros
+        self._condition = condition
         self._steps = 0
 
     def all_of(self, tokens: Sequence[_Token], depth: int = 0) -> set[tuple[_Token, ...]]:
@@ -168,7 +190,9 @@ class _Expansion:
 
     def _expands(self, token: _Token) -> bool:
         text, hidden = token
-        if text in FILE_NAMES or text == b"_Pragma" or text.startswith(b"__has_"):
+        if text in FILE_NAMES or text in (b"_Pragma", b"\\") or text.startswith(b"__has_"):
+            raise _UntoldError
+        if not self._condition and _OF_COMPILER.fullmatch(text) and text not in self._macros:
             raise _UntoldError
         return text in self._macros and text not in hidden
 

@@ -107,11 +107,13 @@ _BRACKETED = (
 )
 _RAW = rb'(?P<raw>(?<=R)"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\((?s:.*?)(?:\)(?P=fence)"|\Z))'
 _NUMBER = rb"(?<!\w)\d(?:[\w.]|'\w)*"
+# clang reads a message to the end of its line, whatever is in it; NVRTC reads comments first.
+_MESSAGE = rb"(?P<message>(?:\#|%:)" + _GAP + rb"(?:warning|error)\b[^\n]*)"
 # Every alternative begins with a fixed character or class, so that the engine can skip to candidates. Comment
 # signs inside <name> are part of the name, but not where the directive is skipped.
 _PLAIN = [rb"(?P<comment>" + _COMMENT + rb")", _QUOTED]
 _C, _C_SKIPPED, _CPP, _CPP_SKIPPED = (
-    re.compile(b"|".join(parts), re.MULTILINE)
+    tuple(re.compile(b"|".join(told), re.MULTILINE) for told in (parts, [_MESSAGE, *parts]))
     for parts in (
         [*_PLAIN, _BRACKETED],
         _PLAIN,
@@ -119,6 +121,8 @@ _C, _C_SKIPPED, _CPP, _CPP_SKIPPED = (
         [_RAW, *_PLAIN, _NUMBER],
     )
 )
+_OPENING = re.compile(rb"(?:\#|%:)" + _GAP + rb"(?:warning|error)\b[^\n]*(?:/\*|R\")")
+"""A message in which a comment or a raw string would begin that goes on after it."""
 _NAMED = re.compile(_BRACKETED)
 _AMBIGUOUS = re.compile(rb"/[/*]|[\"']")
 _SEPARATOR = re.compile(rb"'(?<=\w')\w")
@@ -160,6 +164,7 @@ _NAMES = tuple(
         *(rb'"([^"\n]+)"', rb'"((?:[^"\\\n]|\\.)+)"'),
     )
 )
+_UNIVERSAL = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 _CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
@@ -174,6 +179,7 @@ _HINTS = {
 _MAKES_STRING = re.compile(rb"\bdefine" + _BLANK + rb"+\w+\([^)\n]*\)[^\n]*?(?<![#%:])(?:#|%:)(?![#%:])")
 _LITERAL = re.compile(rb'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_OTHER_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:[xuUNo]\{|[^0-7xuUabefnrtv'\"?\\%\n])")
 _CONTROLS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b"}
 _DIRECTIVE_NAMES = (b"incbin", b"include", b"macro", b"irp", b"irpc", b"rep", b"rept", b"altmacro")
 # After a letter a dot is part of a name.
@@ -257,7 +263,9 @@ def hints(data: bytes, *, trigraphs: bool) -> Hint:
         for hint, sign in {**signs, Hint.STRINGS: _MAKES_STRING}.items():
             if sign.search(text):
                 found |= hint
-        literals = (_ESCAPE.sub(_character, match[1]) for match in _LITERAL.finditer(text))
+        literals = [_ESCAPE.sub(_character, match[1]) for match in _LITERAL.finditer(text)]
+        if any(_OTHER_ESCAPE.search(match[1]) for match in _LITERAL.finditer(text)):
+            found |= Hint.READS  # which character it means is not known
         if any(_may_read(match, _JOINS) for literal in literals for match in _DOT.finditer(literal)):
             found |= Hint.READS
         code = _LITERAL.sub(b'""', text)
@@ -388,8 +396,14 @@ def _character(match: re.Match[bytes]) -> bytes:
 
 def _named(literal: bytes) -> dict[bytes, None]:
     """The names that a literal can mean; none for anything else."""
-    found = (name.match(literal) for name in _NAMES)
-    return dict.fromkeys(match[1] for match in found if match)
+    found = [match[1] for name in _NAMES if (match := name.match(literal))]
+    return dict.fromkeys([*found, *(_UNIVERSAL.sub(_letter, name) for name in found)])
+
+
+def _letter(match: re.Match[bytes]) -> bytes:
+    """The letter that a universal character name means, as compilers write it into a file name."""
+    code = int(match[1] or match[2], 16)
+    return chr(code).encode("utf-8", "replace") if code < 0x110000 else match[0]
 
 
 def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:
@@ -413,13 +427,11 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
         for logical in dict.fromkeys([text.replace(b"\r", b"\n"), text]):
             skipped = any(_AMBIGUOUS.search(match["name"]) for match in _NAMED.finditer(logical))
             raw = b'R"' in logical or (_SEPARATOR.search(logical) and _SEPARATED.search(logical))
-            yield _C.sub(_without_comment, logical)
-            if raw:
-                yield _CPP.sub(_without_comment, logical)
-            if skipped:
-                yield _C_SKIPPED.sub(_without_comment, logical)
-            if raw and skipped:
-                yield _CPP_SKIPPED.sub(_without_comment, logical)
+            ways = [_C, *[_CPP] * bool(raw), *[_C_SKIPPED] * skipped, *[_CPP_SKIPPED] * bool(raw and skipped)]
+            for plain, with_messages in ways:
+                yield plain.sub(_without_comment, logical)
+                if _OPENING.search(logical):
+                    yield with_messages.sub(_without_comment, logical)
 
 
 def _replace_trigraphs(text: bytes) -> bytes:
@@ -437,4 +449,4 @@ def _without_comment(match: re.Match[bytes]) -> bytes:
         return b"%b<%b>" % (directive, match["name"])
     if group == "raw":
         return b'""'
-    return match[0]
+    return b"#error" if group == "message" else match[0]

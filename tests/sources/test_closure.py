@@ -339,6 +339,8 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
         '__asm__(".inc" "bin \\"blob\\"");',
         '__asm__(".inc\\142in \\"blob\\"");',
         '__asm__("\\x2eincbin \\"blob\\"");',
+        '__asm__(".inc\\x{62}in \\"blob\\"");',
+        '__asm__(".inc\\o{142}in \\"blob\\"");',
         '__asm__("nop\\n.incbin \\"blob\\"");',
         '__asm__("." "incbin \\"blob\\"");',
         '__asm__("\\".incbin\\" \\"blob\\"");',
@@ -561,3 +563,27 @@ def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
         root.chmod(0o755)
         told = as_nobody(lambda: _closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
     assert "cannot be read" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'#define \\u00e9 "m.h"\n#include \\u00e9',
+        b'#define \\u00e9 "m.h"\n#if __has_include(\\u00e9)\n#endif',
+        b'#line 1 "m.h"\n#include __FILE__',
+        b"#define S_(x) #x\n#define S(x) S_(x)\n#include S(__SIZE_TYPE__.h)",
+        b"#define S_(x) #x\n#define S(x) S_(x)\n#include S(__USER_LABEL_PREFIX__ m.h)",
+        b"#include __SOME_HEADER__",
+    ],
+)
+def test_an_operand_that_is_not_understood_may_be_any_file(tree: Tree, text: bytes) -> None:
+    """A name in other letters, of ``#line``, or of a macro that only the compiler defines."""
+    root = tree({"a/m.h": b"m", "a/unsigned long.h": b"l"})
+    assert {one.name for one in _closure(text, root, "a").includes} >= {"m.h", "unsigned long.h"}
+
+
+def test_a_letter_outside_ascii_in_a_name_is_found_however_it_is_written(tree: Tree) -> None:
+    """Compilers open the file of that letter."""
+    root = tree({"a/\u00e9.h": b"m"})
+    includes = _closure(b'#include "\\u00e9.h"', root, "a").includes
+    assert Include("\u00e9.h", digest(b"m")) in includes

@@ -46,6 +46,10 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
         b"int a; /*\n*/ # /* a */ include <x.h>",
         b"int found = __has_include(\n<x.h>);",
         b"#line __has_include(<x.h>)",
+        b"#warning see docs/*.md\n#include <x.h>\n/* end */",
+        b"# /* a */ error it's in docs/*.md\n#include <x.h>\n/* end */",
+        b'#warning R"(\n#include <x.h>\n)"',
+        b"/*\n#warning a */\n#include <x.h>",
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
