@@ -4,6 +4,7 @@ Works on open descriptors and names without slashes, so that no link in a path i
 without such descriptors (Windows) it works on paths. Must not know the meaning of files or whom to trust.
 """
 
+import errno
 import os
 import stat
 import struct
@@ -152,6 +153,8 @@ class Folder:
         """A descriptor of a file made with this mode, for any umask; ``flags`` are added to O_CREAT."""
         fd = os.open(self._at(name), os.O_CREAT | flags | _FILE_FLAGS, mode, dir_fd=self._fd)
         try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EPERM, "it is not a regular file", name)
             if sys.platform != "win32" and stat.S_IMODE(os.fstat(fd).st_mode) != mode:
                 os.fchmod(fd, mode)
             give(fd)

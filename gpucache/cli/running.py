@@ -9,6 +9,7 @@ every command waits for that. Must not know options: ``run`` does.
 # ruff: noqa: PTH100, PTH111, PTH118, PTH119
 
 import os
+import stat
 import sys
 import time
 
@@ -77,13 +78,18 @@ def note_hits(roots: str, command: str, hits: int) -> bool:
         return False
     line = f'{{"kind":"process","when_ns":{time.time_ns()},"command":"{command}","pid":{os.getpid()},'
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Without O_NONBLOCK a FIFO would wait for its other end.
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
         status = os.fstat(fd)
         ours = status.st_uid == os.geteuid() and status.st_nlink == 1 and status.st_size < _JOURNAL_CAP
-        return ours and os.write(fd, f'{line}"hits":{hits},"misses":0}}\n'.encode()) > 0
+        return (
+            ours
+            and stat.S_ISREG(status.st_mode)
+            and os.write(fd, f'{line}"hits":{hits},"misses":0}}\n'.encode()) > 0
+        )
     except OSError:
         return False
     finally:

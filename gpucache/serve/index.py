@@ -25,6 +25,7 @@ An exported layer has one such file, whose answers are whole. In a root each que
 """
 
 import os
+import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -153,7 +154,10 @@ def row_of(answered: Answered) -> Row:
 def read_rows(path: Path) -> list[Row]:
     """The content of an index; empty if it does not exist. Raises CacheUnusableError if it is damaged."""
     try:
-        with path.open("rb") as file:
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its other end
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise CacheUnusableError(f"{path} is not a regular file; remove it and export anew")
             if os.fstat(file.fileno()).st_size > INDEX_BYTES_CAP:
                 raise CacheUnusableError(f"{path} is larger than an index can be; remove it and export anew")
             data = file.read(INDEX_BYTES_CAP)

@@ -8,6 +8,7 @@ nothing here raises OSError. Must not know the subject of a line.
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from gpucache.store.trust import open_trusted
 LINE_CAP = 4096
 """The maximum bytes of a line, including its newline."""
 JOURNAL_CAP = 2 << 20
+_EMPTY = re.compile(rb"\n\n+")
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
 Record = dict[str, object]
 
@@ -74,7 +76,8 @@ class BoundedLog:
         with open_trusted(folder, self._name) as (fd, status):
             start = max(0, status.st_size - most)
             os.lseek(fd, start, os.SEEK_SET)
-            lines = os.read(fd, most).splitlines(keepends=True)
+            # Millions of empty lines are one.
+            lines = _EMPTY.sub(b"\n", os.read(fd, most)).splitlines(keepends=True)
         return lines[1 if start else 0 :]  # a cut leaves half a line first
 
     def _shrink(self, folder: Folder) -> None:

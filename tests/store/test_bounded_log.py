@@ -1,0 +1,48 @@
+"""The journal where something else is in its place."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpucache.cli.running import note_hits
+from gpucache.store import layout
+from gpucache.store.bounded_log import journal
+from gpucache.store.root_folder import RootFolder
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+def _full_of_empty_lines(path: Path) -> None:
+    path.write_bytes(b"\n" * 3_000_000)
+    path.chmod(0o600)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+@pytest.mark.parametrize("put", [_fifo, Path.mkdir, _full_of_empty_lines], ids=["fifo", "directory", "empty"])
+def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
+) -> None:
+    """It is neither waited for nor parsed line by line, by the end of ``run`` and by a reader."""
+    parsed = 0
+
+    def loads(line: bytes) -> object:
+        nonlocal parsed
+        parsed += 1
+        return json.loads(line)
+
+    root = RootFolder(tmp_path)
+    journal(root).append([{"kind": "miss"}])
+    place = tmp_path.joinpath(*layout.JOURNAL, layout.JOURNAL_NAME)
+    place.unlink()
+    put(place)
+    monkeypatch.setattr("gpucache.store.bounded_log.json", SimpleNamespace(loads=loads))
+    assert not note_hits(str(tmp_path), "app", 1)
+    assert journal(root).records() == [] and parsed <= 1
+    journal(root).append([{"kind": "miss"}])
+    assert len(journal(root).records()) == (put is _full_of_empty_lines)
