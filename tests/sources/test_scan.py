@@ -50,6 +50,8 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
         b"# /* a */ error it's in docs/*.md\n#include <x.h>\n/* end */",
         b'#warning R"(\n#include <x.h>\n)"',
         b"/*\n#warning a */\n#include <x.h>",
+        b"#if 0\n#error see docs/*.md\n#endif\n#include <x.h>\n/* end */",
+        b"# /* a */ warning see \\\n docs/*.md\n#include <x.h>\n/* end */",
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
