@@ -25,7 +25,8 @@ from typing import NamedTuple
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
 # Compilers define such macros, some of them as words or as nothing: __SIZE_TYPE__, __USER_LABEL_PREFIX__.
-_OF_COMPILER = re.compile(rb"__\w+__")
+# A word with other letters may be defined with universal character names.
+_OF_COMPILER = re.compile(rb"__\w+__|[\w$]*[\x80-\xff][\w$\x80-\xff]*")
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 RENAMED = b"_cl_"
 

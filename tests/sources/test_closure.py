@@ -569,6 +569,7 @@ def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
     "text",
     [
         b'#define \\u00e9 "m.h"\n#include \\u00e9',
+        b'#define \\u00e9 "m.h"\n#include \xc3\xa9',
         b'#define \\u00e9 "m.h"\n#if __has_include(\\u00e9)\n#endif',
         b'#line 1 "m.h"\n#include __FILE__',
         b"#define S_(x) #x\n#define S(x) S_(x)\n#include S(__SIZE_TYPE__.h)",
