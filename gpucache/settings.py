@@ -101,6 +101,11 @@ RUN_ENVIRONMENT = (
         "GPUCACHE_RUN_ROOTS",
         "Set by run for its command: the caches that its compilers search before they ask.",
     ),
+    Variable(
+        "GPUCACHE_RUN_FILTERS",
+        "Set by run for its command: its own filters of system calls. A process with more of them opens no "
+        "socket, so only the index serves it.",
+    ),
     Variable("GPUCACHE_RUN_TUNABLES", "Set by run for its command: GLIBC_TUNABLES as they were before run."),
     Variable(
         "GPUCACHE_RUN_TIMEOUT_MS",

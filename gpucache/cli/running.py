@@ -167,7 +167,7 @@ class Running:
     def end(self) -> "int | None":
         """Write the line for a command that needed no server; its exit code, or None for any other."""
         code, number, alone, *_ = self._ended
-        if self._error or number or alone or self.opencl or self._listening.error:
+        if self._error or number or alone or self.opencl or self._listening.error or self._listening.filtered:
             return None
         from gpucache.answers.run_lines import counted, unbuilt
         from gpucache.units import covered_ns
@@ -201,8 +201,10 @@ class Running:
             Intercepted(program, target, RunResult.HIT, key, begun_ns=begun, build_ns=took, saved_ns=saved)
             for begun, took, saved, key, target, program in hits
         ]
+        why = "its process has a filter of system calls that gpucache does not have, so it opens no socket"
+        filtered = [Intercepted("", "", RunResult.PASSED, reason=why)] * self._listening.filtered
         by_server = [one for service in (self.opencl, self.nvrtc) if service for one in service.finish()]
-        return tuple(sorted((*by_index, *by_server), key=lambda one: one.begun_ns))
+        return tuple(sorted((*by_index, *by_server, *filtered), key=lambda one: one.begun_ns))
 
     @property
     def _name(self) -> str:

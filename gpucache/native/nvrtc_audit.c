@@ -7,6 +7,7 @@
    The server learns of an NVRTC, and of a loader of OpenCL, as soon as it is looked for, if no index may
    answer instead: it gets ready while the program starts. The message needs no reply; it may be lost. */
 #define _GNU_SOURCE
+#include "filters.h"
 #include "index.h"
 
 #include <dlfcn.h>
@@ -68,7 +69,7 @@ static void announce(enum wire_kind kind) {
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     if (told & 1u << kind || !path || strlen(path) >= sizeof address.sun_path) return;
     told |= 1u << kind;
-    if (index_is_there()) return;
+    if (index_is_there() || is_filtered()) return;
     strcpy(address.sun_path, path);
     const unsigned char frame[] = {4, 0, 0, 0, WIRE_VERSION, 0, (unsigned char)kind, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

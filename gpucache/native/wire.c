@@ -17,12 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "filters.h"
 #include "index.h"
 
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
 #define NOTES "notes" /* the file next to the socket; gpucache/serve/listening.py reads it */
+#define FILTERED "filtered\n"
 #define NOTES_CAP (64 << 20)
 #define LINE_CAP 4096
 #define BATCH 32      /* fields sent by one system call */
@@ -255,10 +257,29 @@ static int exchange(enum wire_kind kind, const struct wire_bytes *fields, size_t
     return done;
 }
 
+static int append_note(const char *line, size_t size) {
+    char path[sizeof address.sun_path + sizeof NOTES];
+    const char *slash = strrchr(address.sun_path, '/');
+    if (!slash || !may_note()) return 0;
+    int kept = errno;
+    struct stat status;
+    snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);
+    int fd = open_above(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOFOLLOW);
+    int fits = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid() && status.st_size < NOTES_CAP;
+    int written = fits && write(fd, line, size) == (ssize_t)size;
+    if (fd >= 0) close(fd);
+    errno = kept;
+    return written;
+}
+
 int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (!wire_asks() || !request_size(fields, count)) return 0;
     if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
+    if (is_filtered()) {
+        append_note(FILTERED, strlen(FILTERED));
+        return 0;
+    }
     if (!exchange(kind, fields, count, reply)) {
         wire_stop();
         return 0;
@@ -289,27 +310,12 @@ uint64_t wire_now(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static int append_note(const char *line, size_t size) {
-    char path[sizeof address.sun_path + sizeof NOTES];
-    const char *slash = strrchr(address.sun_path, '/');
-    if (!slash || !may_note()) return 0;
-    int kept = errno;
-    struct stat status;
-    snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);
-    int fd = open_above(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOFOLLOW);
-    int fits = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid() && status.st_size < NOTES_CAP;
-    int written = fits && write(fd, line, size) == (ssize_t)size;
-    if (fd >= 0) close(fd);
-    errno = kept;
-    return written;
-}
-
 /* Where the file cannot be written, as below a root that is mounted read-only, the server is told. */
 static void write_note(const char *line, int size) {
     static atomic_int unheard;
     struct wire_bytes field = {line, (size_t)size};
     if (size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING || append_note(line, field.size)) return;
-    if (!atomic_load(&unheard) && !exchange(WIRE_NOTE, &field, 1, NULL)) atomic_store(&unheard, 1);
+    if (!atomic_load(&unheard) && !is_filtered() && !exchange(WIRE_NOTE, &field, 1, NULL)) atomic_store(&unheard, 1);
 }
 
 void wire_note(const char *word) {
@@ -327,7 +333,8 @@ void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
 
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count, int waits) {
     struct wire_reply reply = {.kind = WIRE_PASS};
-    if (atomic_load(&state) == ASKING && !exchange(kind, fields, count, waits ? &reply : NULL)) wire_stop();
+    if (atomic_load(&state) != ASKING || is_filtered()) return;
+    if (!exchange(kind, fields, count, waits ? &reply : NULL)) wire_stop();
     wire_done(&reply);
 }
 

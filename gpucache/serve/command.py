@@ -11,7 +11,7 @@ import _signal as signal  # type: ignore[import-not-found] # signal's enumeratio
 import os
 import sys
 
-from gpucache.serve.environment import intercepted
+from gpucache.serve.environment import intercepted, own_filters
 from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
@@ -65,7 +65,8 @@ def await_command(
     try:
         try:
             if not alone:
-                environ = intercepted(environ, listening.open(), libraries, listening.roots)
+                path = listening.open()
+                environ = intercepted(environ, path, libraries, listening.roots, own_filters())
         except Exception as error:
             alone = _told(error)
         try:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SOCKET = "GPUCACHE_RUN_SOCKET"
 ROOTS = "GPUCACHE_RUN_ROOTS"
+FILTERS = "GPUCACHE_RUN_FILTERS"
+"""The mode and the number of this process's filters of system calls, of which a program may have more."""
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
 REQUIRE = "GPUCACHE_REQUIRE"
 _USUAL_MS = 5_000
@@ -39,7 +41,7 @@ class Libraries:
 
 
 def intercepted(
-    environ: "Mapping[str, str]", socket: str, libraries: Libraries, roots: str = ""
+    environ: "Mapping[str, str]", socket: str, libraries: Libraries, roots: str = "", filters: str = ""
 ) -> dict[str, str]:
     """The environment of a command whose compilers ask at a socket; our values come before its own.
 
@@ -48,6 +50,8 @@ def intercepted(
     added = {**environ, SOCKET: socket, ROOTS: roots}
     if not roots:
         del added[ROOTS]
+    if filters:
+        added[FILTERS] = filters
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
         if library:
             others = _others(environ.get(name, ""), library)
@@ -79,6 +83,20 @@ def _bytes(text: str) -> int:
         return 0
 
 
+def own_filters() -> str:
+    """The value of ``FILTERS``; empty where the system does not tell it. Source: proc_pid_status(5)."""
+    found = {"Seccomp": "-1", "Seccomp_filters": "-1"}
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+            for line in file:
+                name, _, value = line.partition(":")
+                if name in found:
+                    found[name] = value.strip()
+    except OSError:
+        return ""
+    return ":".join(found.values())
+
+
 def time_out_s() -> float:
     """How many seconds a program waits for one answer at most, as its library reads the variable."""
     given = os.environ.get(TIMEOUT, "")
@@ -106,7 +124,7 @@ def drain_s() -> float:
 
 def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, str]:
     """The environment of a program as it would be without ``gpucache run``."""
-    left = {name: value for name, value in environ.items() if name not in (SOCKET, ROOTS)}
+    left = {name: value for name, value in environ.items() if name not in (SOCKET, ROOTS, FILTERS)}
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
         if library and name in left:
             others = _others(left.pop(name), library)

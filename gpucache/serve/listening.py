@@ -55,6 +55,8 @@ class Listening:
         """How many programs were made from binaries, which need no compile."""
         self.told: list[bytes] = []
         """Notes of processes that cannot write the file."""
+        self.filtered = 0
+        """How many builds of processes with filters of system calls of their own could not be asked about."""
         self.hits: list[bytes] = []
         """The index's answers: the time of the question, its duration, and the note of its row."""
 
@@ -95,6 +97,7 @@ class Listening:
         lines += [line.rstrip(b"\n") for line in self.told]
         self.loaded = self.loaded or b"loaded" in lines
         self.binaries = lines.count(b"binary")
+        self.filtered = lines.count(b"filtered")
         self.hits = [line[4:] for line in lines if line.startswith(b"hit ")]
 
     @staticmethod

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -110,14 +111,31 @@ class Running:
     """A program that compiles by NVRTC, each line that it is sent."""
 
     def __init__(
-        self, folder: Path, library: Path, *, plain: bool = False, wrapper: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        library: Path,
+        *,
+        plain: bool = False,
+        wrapper: tuple[str, ...] = (),
+        below: tuple[str, ...] = (),
     ) -> None:
+        """``wrapper`` starts the program, and ``below`` gpucache."""
         (folder / "program.py").write_text(_PROGRAM)
         self._report = folder / f"{os.urandom(4).hex()}.json"
         words = [*wrapper, sys.executable, str(folder / "program.py"), str(library)]
-        below = [sys.executable, "-m", "gpucache", "run", "--quiet", "--report", str(self._report), "--"]
+        run = [
+            *below,
+            sys.executable,
+            "-m",
+            "gpucache",
+            "run",
+            "--quiet",
+            "--report",
+            str(self._report),
+            "--",
+        ]
         self._process = subprocess.Popen(
-            words if plain else [*below, *words],
+            words if plain else [*run, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -256,3 +274,47 @@ def test_a_program_that_may_not_read_a_header_keeps_nothing(
     assert (made, outcome["result"]) == (plain, "kept")
     made, outcome = _once(tmp_path, library, *options, wrapper=wrapper)
     assert (made, outcome["result"]) == (hidden, "passed")
+
+
+_FILTERED = """
+import ctypes, os, struct, sys
+number, action = int(sys.argv[1]), int(sys.argv[2], 16)
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, action), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+call = ctypes.CDLL(None, use_errno=True)
+call.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
+assert call.prctl(22, 2, program) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+_SOCKET, _GETCPU = 41, 309
+_KILL, _REFUSE = "80000000", "00050001"
+
+
+def _filtered(number: int, action: str) -> tuple[str, ...]:
+    """A command that runs another one below a filter of one system call."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the numbers are those of x86-64")
+    return (sys.executable, "-c", _FILTERED, str(number), action)
+
+
+def test_a_sandbox_that_ends_programs_at_a_socket_ends_none(
+    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+) -> None:
+    """A program that has a filter which run does not have is served by the index alone."""
+    include, sandbox = f"-I{headers[0]}", _filtered(_SOCKET, _KILL)
+    plain, _ = _once(tmp_path, library, include, plain=True)
+    made, outcome = _once(tmp_path, library, include, wrapper=sandbox)
+    assert (made, outcome["result"]) == (plain, "passed") and "a filter of system calls" in outcome["reason"]
+    assert _once(tmp_path, library, include)[1]["result"] == "kept"
+    made, outcome = _once(tmp_path, library, include, wrapper=sandbox)
+    assert (made, outcome["result"]) == (plain, "hit")
+
+
+def test_below_a_filter_that_run_has_too_misses_are_kept(
+    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+) -> None:
+    """As in a container with its default profile."""
+    include, profile = f"-I{headers[0]}", _filtered(_GETCPU, _REFUSE)
+    outcomes = [_once(tmp_path, library, include, below=profile)[1]["result"] for _ in range(2)]
+    assert outcomes == ["kept", "hit"]
