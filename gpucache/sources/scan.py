@@ -121,8 +121,6 @@ _C, _C_SKIPPED, _CPP, _CPP_SKIPPED = (
         [_RAW, *_PLAIN, _NUMBER],
     )
 )
-_OPENING = re.compile(rb"(?:\#|%:)" + _GAP + rb"(?:warning|error)\b[^\n]*(?:/\*|R\")")
-"""A message in which a comment or a raw string would begin that goes on after it."""
 _NAMED = re.compile(_BRACKETED)
 _AMBIGUOUS = re.compile(rb"/[/*]|[\"']")
 _SEPARATOR = re.compile(rb"'(?<=\w')\w")
@@ -430,8 +428,14 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
             ways = [_C, *[_CPP] * bool(raw), *[_C_SKIPPED] * skipped, *[_CPP_SKIPPED] * bool(raw and skipped)]
             for plain, with_messages in ways:
                 yield plain.sub(_without_comment, logical)
-                if _OPENING.search(logical):
+                if _opens_in_message(logical):
                     yield with_messages.sub(_without_comment, logical)
+
+
+def _opens_in_message(text: bytes) -> bool:
+    """Whether a comment or a raw string may begin in a message and go on after it."""
+    lines = text.split(b"\n") if b"warning" in text or b"error" in text else ()
+    return any(b"/*" in line or b'R"' in line for line in lines if b"warning" in line or b"error" in line)
 
 
 def _replace_trigraphs(text: bytes) -> bytes:
