@@ -498,3 +498,22 @@ def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> Non
     said = layer.ask_all([plain] * _LIES, indexes=indexes)
     assert len(said) == _LIES
     assert {_NONE, _said(plain)} <= set(said)
+
+
+def test_a_name_that_differs_before_its_made_up_part_is_another_question(layer: Layer) -> None:
+    """The name is in no digest, so its bytes before the made-up part are compared one by one."""
+    given = replace(_compile(b"/tmp/tmpabcdefgh.cu"), holes=(Hole(5, 8, 8),))
+    layer.export(given)
+    assert layer.ask_all([_compile(b"/tmp/tmp01234567.cu"), _compile(b"/opt/own01234567.cu")]) == [
+        _said(given),
+        _NONE,
+    ]
+
+
+@pytest.mark.parametrize("beyond", [-7, -1, 0, 1 << 20])
+def test_a_made_up_part_is_never_written_beyond_the_answer(layer: Layer, beyond: int) -> None:
+    """An index from elsewhere may name any place for it."""
+    given = _compile(b"/tmp/tmpabcdefgh.cu")
+    size = sum(4 + len(field) for field in given.answer)
+    layer.export(replace(given, holes=(Hole(5, 8, 8, (size + beyond,)),)))
+    assert layer.ask_all([given, _compile(b"/tmp/tmp01234567.cu")]) == [_NONE, _NONE]

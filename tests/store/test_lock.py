@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.folders import Folder
 from gpucache.model import CacheKey
 from gpucache.store.directory import DirectoryStore
 from tests.store.conftest import build_entry
@@ -56,3 +57,26 @@ def test_lock_that_cannot_be_made_is_not_waited_for(tmp_path: Path) -> None:
     ):
         with store.single_flight(build_entry().key, 3600) as held:
             assert not held
+
+
+def test_a_lock_is_held_until_its_file_is_gone(
+    root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Released first, another process could lock the file, and a third one a new file of that name."""
+    fcntl = pytest.importorskip("fcntl")
+    real, taken = Folder.unlink, list[bool]()
+
+    def unlink(folder: Folder, name: str) -> None:
+        with (root / "v1" / "locks" / name).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                taken.append(True)
+            else:
+                taken.append(False)
+        real(folder, name)
+
+    monkeypatch.setattr(Folder, "unlink", unlink)
+    with store.single_flight(build_entry().key, 0) as held:
+        assert held
+    assert taken == [True]

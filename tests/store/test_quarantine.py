@@ -7,7 +7,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.store.directory import FILE_CAP, DirectoryStore
 from gpucache.store.format import encode
-from gpucache.store.interface import Absent, Damaged, Event
+from gpucache.store.interface import Absent, Damaged, Event, Found
 from tests.store.conftest import build_entry, entry_path
 
 
@@ -71,3 +71,13 @@ def test_folders_in_quarantine_are_bounded(root: Path, store: DirectoryStore) ->
     with pytest.raises(IsADirectoryError):
         store.publish(entry)
     assert len(list(root.glob("v1/quarantine/*/thesis.txt"))) == FILE_CAP
+
+
+def test_an_entry_that_was_replaced_since_the_scan_is_not_quarantined(store: DirectoryStore) -> None:
+    """It was damaged when it was seen; the one there now is sound."""
+    entry = build_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    store.publish(entry)
+    assert not store.quarantine(scanned, "odd")
+    assert isinstance(store.get(entry.key), Found)
