@@ -91,4 +91,6 @@ def test_a_platform_without_devices_is_told(tmp_path: Path) -> None:
     done = run_text([sys.executable, "-c", script], env=environ, check=True)
     if "Portable Computing Language" not in done.stdout:
         pytest.skip("PoCL is not installed")
+    if "opencl:pocl/" in done.stdout:
+        pytest.skip("this PoCL shows its device without a cache")
     assert "shows no device" in done.stdout and "POCL_CACHE_DIR" in done.stdout

@@ -125,9 +125,11 @@ def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path,
 
 def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the places of a system are checked until one of them exists."""
-    for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR", "ROCM_PATH", "LD_LIBRARY_PATH"):
+    named = ("GPUCACHE_DIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR")
+    for name in (*named, "ROCM_PATH", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
-    places = {"HOME": "home", "GPUCACHE_DIR": "root", "TMPDIR": "tmp"}
+    # OpenCV's default is a place of all users.
+    places = {"HOME": "home", "TMPDIR": "tmp", "OPENCV_OPENCL_CACHE_DIR": "opencv"}
     environment = {name: str(tmp_path / place) for name, place in places.items()}
     formats = set(map(module_of, SYSTEMS))
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
