@@ -291,7 +291,6 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "mpi4py": frozenset({"engine.workers.clusters"}),
     "obstore": frozenset({"remote.cloud"}),
     "oras": frozenset({"remote.registry_client"}),
-    "redis": frozenset({"remote.redis_server"}),
     "requests": frozenset({"remote.registry_client"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),

@@ -37,13 +37,13 @@ def push(
 ) -> None:
     """Send the sound entries that a store lacks, or those of WHAT (programs, targets, first digits of keys).
 
-    URL is a directory, s3://BUCKET/PATH, gs://, az://, redis:// or oci://. Each entry is checked before it is
+    URL is a directory, s3://BUCKET/PATH, gs://, az:// or oci://. Each entry is checked before it is
     sent. Machines that pull accept entries that a key they trust signed; see gpucache-key(1).
 
     \f
-    The other forms: az://CONTAINER/PATH, redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=PREFIX]
-    (rediss:// with TLS), and oci://HOST[:PORT]/REPOSITORY[:TAG] with the credentials of 'docker login'
-    (oci+http:// without TLS). A bucket or a directory that a plain web server serves can be pulled by https://.
+    The other forms: az://CONTAINER/PATH, and oci://HOST[:PORT]/REPOSITORY[:TAG] with the credentials of
+    'docker login' (oci+http:// without TLS). A bucket or a directory that a plain web server serves can be
+    pulled by https://.
 
     Any number of machines may push to one store at once: a file that several entries share is kept once, and
     two variants of a key are both kept. After an interruption the next push goes on.

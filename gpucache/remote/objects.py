@@ -24,6 +24,7 @@ BATCH_BYTES = 64 << 20
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _CREDENTIALS = re.compile(r"^(?!file:)([A-Za-z][A-Za-z0-9+.-]+:/*).*@", re.DOTALL)
+_BUCKETS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 _MODULES = {
     "": "gpucache.remote.folder",
     "file": "gpucache.remote.folder",
@@ -32,8 +33,6 @@ _MODULES = {
     "az": "gpucache.remote.cloud",
     "http": "gpucache.remote.web",
     "https": "gpucache.remote.web",
-    "redis": "gpucache.remote.redis_server",
-    "rediss": "gpucache.remote.redis_server",
     "oci": "gpucache.remote.registry",
     "oci+http": "gpucache.remote.registry",
 }
@@ -133,6 +132,8 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
     scheme, colon, rest = url.partition(":")
     if not colon or not (rest.startswith("//") or scheme in _MODULES):  # also C:\store
         scheme, rest = "", "//"
+    if scheme in ("redis", "rediss"):
+        raise UsageError(f"{public(url)} is in Redis, which is not supported; name a bucket: {_BUCKETS}")
     if scheme not in _MODULES or not rest.startswith("//"):
         known = ", ".join(f"{name}://" for name in _MODULES if name not in ("", "file"))
         raise UsageError(

@@ -138,7 +138,7 @@ class WebObjects:
     def _only_read(self, *_: object, **__: object) -> NoReturn:
         raise RemoteError(
             f"{self.url} is a web server, which can only be read; name the store by a directory or a URL of "
-            "s3://, gs://, az://, redis:// or oci://"
+            "s3://, gs://, az:// or oci://"
         )
 
     listed = create = replace = remove = _only_read

@@ -49,33 +49,6 @@ class Folder:
         partial.rename(path)
 
 
-class Redis:
-    """redis-py, with 16 commands at a time."""
-
-    def __init__(self, url: str) -> None:
-        import redis
-
-        self._client: Any = redis.Redis.from_url(url)
-
-    def send(self, folder: Path) -> None:
-        """SET with NX, in pipelines."""
-        there = set(self._client.scan_iter(count=1000))
-        files = (path for path in _files(folder) if path.name.encode() not in there)
-        for group in _groups(files):
-            with self._client.pipeline(transaction=False) as pipe:
-                for path in group:
-                    pipe.set(path.name, path.read_bytes(), nx=True)
-                pipe.execute()
-
-    def fetch(self, folder: Path) -> None:
-        """MGET."""
-        writing = Folder(str(folder))
-        folder.mkdir()
-        for group in _groups(self._client.scan_iter(count=1000)):
-            for name, data in zip(group, self._client.mget(group), strict=True):
-                writing.write(folder / name.decode(), data)
-
-
 class Bucket:
     """obstore, with one request for each file."""
 
@@ -177,7 +150,7 @@ class Registry:
         return [self._client.get_manifest(f"{self._name}:{tag}") for tag in tags]
 
 
-Peer = Folder | Redis | Bucket | Registry
+Peer = Folder | Bucket | Registry
 
 
 def peer_of(url: str, *, synced: bool = False) -> Peer:
@@ -185,7 +158,7 @@ def peer_of(url: str, *, synced: bool = False) -> Peer:
     scheme, colon, _ = url.partition("://")
     if not colon:
         return Folder(url, synced=synced)
-    kinds: dict[str, type[Redis | Bucket | Registry]] = {"redis": Redis, "s3": Bucket, "oci": Registry}
+    kinds: dict[str, type[Bucket | Registry]] = {"s3": Bucket, "oci": Registry}
     return kinds[scheme](url)
 
 
@@ -215,12 +188,6 @@ def _each(call: Callable[[T], object], items: Iterable[T]) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in pool.map(call, items):
             pass
-
-
-def _groups(items: Iterable[T]) -> Iterator[list[T]]:
-    waiting = list(items)
-    for start in range(0, len(waiting), _AT_ONCE):
-        yield waiting[start : start + _AT_ONCE]
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from tests.benchmarks.measure import Comparison, Effort, Measured, Sample, proce
 from tests.benchmarks.remote_peers import peer_of
 from tests.caches.cupy import build as cupy
 from tests.contracts.examples import open_example
-from tests.remote.servers import docker_registry, make_bucket, moto_url, redis_server, use_cloud
+from tests.remote.servers import docker_registry, make_bucket, moto_url, use_cloud
 
-STORES = ("folder", "redis", "s3", "registry")
+STORES = ("folder", "s3", "registry")
 _ROUNDS = 5
 """At most: a turn takes seconds."""
 _SOURCE = b'extern "C" __global__ void work(float *x) { x[threadIdx.x] *= 2.5f; }'
@@ -202,19 +202,6 @@ def _folder(place: Path) -> Iterator[Callable[[], str]]:
 
 
 @contextmanager
-def _redis(place: Path) -> Iterator[Callable[[], str]]:
-    import redis
-
-    with redis_server(place) as url, closing(redis.Redis.from_url(url)) as client:
-
-        def emptied() -> str:
-            client.flushall()
-            return url
-
-        yield emptied
-
-
-@contextmanager
 def _s3(place: Path) -> Iterator[Callable[[], str]]:
     with moto_url(place) as url, pytest.MonkeyPatch.context() as patch:
         use_cloud(
@@ -230,5 +217,5 @@ def _registry(place: Path) -> Iterator[Callable[[], str]]:
         yield lambda: f"{url}/{uuid4().hex}"
 
 
-_STORES = {"folder": _folder, "redis": _redis, "s3": _s3, "registry": _registry}
+_STORES = {"folder": _folder, "s3": _s3, "registry": _registry}
 _MAKERS = {"cupy": _make_cupy, "gpucache": _make_own}

@@ -1,4 +1,4 @@
-"""Servers of stores on free loopback ports: moto's S3, Debian's nginx, redis-server and docker-registry."""
+"""Servers of stores on free loopback ports: moto's S3, Debian's nginx and docker-registry."""
 
 import os
 import re
@@ -82,15 +82,6 @@ def nginx(served: Path, folder: Path) -> Iterator[str]:
     words = ["-p", str(folder), "-c", str(config), "-e", str(folder / "nginx.log")]
     with _listening("nginx", words, port, folder):
         yield f"http://127.0.0.1:{port}"
-
-
-@contextmanager
-def redis_server(folder: Path, *options: str) -> Iterator[str]:
-    """The URL of an empty Redis server that keeps nothing on disk."""
-    port = free_port()
-    words = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder), *options]
-    with _listening("redis-server", words, port, folder):
-        yield f"redis://127.0.0.1:{port}"
 
 
 @contextmanager

@@ -218,7 +218,7 @@ def _silent() -> Iterator[Silent]:
         yield server
 
 
-@pytest.mark.parametrize("url", ["redis://{}/0", "http://{}/cache"])
+@pytest.mark.parametrize("url", ["oci://{}/team", "http://{}/cache"])
 def test_a_store_that_does_not_answer_is_left_after_one_request(
     fleet: Fleet, silent: Silent, url: str
 ) -> None:
@@ -234,7 +234,7 @@ def test_a_store_that_does_not_answer_is_left_after_one_request(
 
 def test_a_store_that_takes_nothing_holds_no_program(fleet: Fleet, silent: Silent) -> None:
     """Sending to a silent store is given up, and the process ends."""
-    settings = {"GPUCACHE_REMOTE": f"redis://{silent.address}/0", "GPUCACHE_REMOTE_TIMEOUT_MS": "300"}
+    settings = {"GPUCACHE_REMOTE": f"oci://{silent.address}/team", "GPUCACHE_REMOTE_TIMEOUT_MS": "300"}
     outcomes = fleet.run("next", cuda_job(1), cuda_job(2), **settings, **fleet.signing())
     assert compiled(outcomes) == [1, 1]
     believed, sent = warnings(outcomes)

@@ -11,7 +11,7 @@ import pytest
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.catalogue import is_store
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, batches, in_parallel, open_objects
-from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, redis_server, use_cloud
+from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
 
@@ -19,10 +19,6 @@ Opener = Callable[[], Objects]
 def _folder(request: pytest.FixtureRequest) -> str:
     place: Path = request.getfixturevalue("tmp_path")
     return str(place / "store")
-
-
-def _redis(request: pytest.FixtureRequest) -> str:
-    return f"{request.getfixturevalue('redis_url')}?prefix={uuid4().hex}"
 
 
 def _s3(request: pytest.FixtureRequest) -> str:
@@ -34,14 +30,8 @@ def _registry(request: pytest.FixtureRequest) -> str:
     return f"{request.getfixturevalue('registry_url')}/{uuid4().hex}"
 
 
-_STORES = {"folder": _folder, "redis": _redis, "registry": _registry, "s3": _s3}
+_STORES = {"folder": _folder, "registry": _registry, "s3": _s3}
 """The URL of an empty store of each kind; servers are shared by the tests of a module."""
-
-
-@pytest.fixture(name="redis_url", scope="module")
-def _redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as url:
-        yield url
 
 
 @pytest.fixture(name="bucket", scope="module")
@@ -133,8 +123,7 @@ def test_a_name_that_could_leave_the_store_is_refused(opened: Opener, name: str)
 
 _MALFORMED = {
     "s3://BUCKET/PREFIX": "s3://, s3:///x, s3://k:s3cret@b, s3://b/../c, s3://b//c, s3://b/c?d=e, s3://b c, az://b/%2e",
-    "DATABASE": "redis://, redis://:s3cret@host:port, redis://:s3cret@host/team, redis://:s3cret@host?prefix=*"
-    ", redis://:s3cret@host?socket_timeout=1, redis://:s3cret@host#there",
+    "bucket": "redis://host, rediss://me:s3cret@host/0?prefix=p",
     "HOST": "oci://, oci://host, oci://host/Team, oci://me:s3cret@host/team, oci://host/team:t?x=1",
     "web server": "https://, https:///path, https://host/a?b=c, https://host/a#b, https://host:99999/, https://[host/",
     "s3://": "ftp://host/path",
