@@ -14,7 +14,7 @@ from gpucache.host.environment import is_true
 from gpucache.units import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
@@ -67,7 +67,7 @@ ENVIRONMENT = (
     Variable(
         "GPUCACHE_REMOTE",
         "A store on another machine, such as s3://bucket/cache, https://host/cache or a directory: asked for "
-        "entries that no local cache has. Needs GPUCACHE_TRUSTED_KEYS, unless it is your own directory.",
+        "entries that no local cache has, signed by your own key or one of GPUCACHE_TRUSTED_KEYS.",
     ),
     Variable(
         "GPUCACHE_REMOTE_WRITE",
@@ -86,12 +86,13 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_SIGNING_KEY",
-        "The file of the secret key, made by 'gpucache key', that signs entries that are sent.",
+        "The absolute path of the secret key, made by 'gpucache key', that signs entries that are sent. "
+        "Default: gpucache/key in your configuration directory, made for a store in a directory.",
     ),
     Variable(
         "GPUCACHE_TRUSTED_KEYS",
-        "The public keys whose entries are accepted from other machines: lines of 'gpucache key', or its "
-        ".pub files, separated by spaces.",
+        "The public keys whose entries are accepted from other machines, besides your own: lines of "
+        "'gpucache key', or absolute paths of its .pub files, separated by spaces.",
     ),
 )
 """Every variable that settings are made of, in the order in which people need them."""
@@ -266,17 +267,29 @@ def find_root(environ: Mapping[str, str], option: str | None = None) -> "tuple[P
 
 
 def _default_root() -> "Path | None":
-    from pathlib import Path
-
     import platformdirs
 
+    return _of_user(platformdirs.user_cache_dir)
+
+
+def own_key_place() -> "Path | None":
+    """The secret key of this user where no other is named; None without a home directory."""
+    import platformdirs
+
+    folder = _of_user(platformdirs.user_config_dir)
+    return folder and folder / "key"
+
+
+def _of_user(place: "Callable[..., str]") -> "Path | None":
+    from pathlib import Path
+
     try:
-        path = Path(platformdirs.user_cache_dir("gpucache", appauthor=False))
+        path = Path(place("gpucache", appauthor=False))
     except (KeyError, RuntimeError, OSError):
         return None  # a uid without a name
     if not path.is_absolute():
         return None  # platformdirs leaves "~" as it is if there is no home directory
-    if sys.platform != "win32" and path.is_relative_to("/.cache") and os.geteuid() != 0:
+    if sys.platform != "win32" and path.parent in (Path("/.cache"), Path("/.config")) and os.geteuid() != 0:
         return None  # HOME=/, which container runtimes give to a uid without a name
     return path
 

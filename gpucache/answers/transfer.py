@@ -5,7 +5,7 @@ summary passes the outcomes through and counts::
 
     remote.push.push(selected, store, *, key, sources, dry_run, progress)
         -> Iterator[Pushed | Immovable | Unsound]
-    remote.pull.pull(store, caches, *, trusted, unsigned, machine, dry_run, progress)
+    remote.pull.pull(store, caches, *, trusted, pickles, machine, dry_run, progress)
         -> Iterator[Pulled | Immovable | Unsound]
 
 ``selected`` are caches with their entries; ``progress`` gets the number of entries that are done, that of
@@ -275,8 +275,7 @@ class PushSummary(TransferSummary):
 
 
 @json_keys(
-    "counts.* size_bytes received_bytes=moved_bytes groups uncompared unchecked reasons immovable "
-    "findings unread"
+    "counts.* size_bytes received_bytes=moved_bytes groups uncompared reasons immovable findings unread"
 )
 @dataclass(slots=True)
 class PullSummary(TransferSummary):
@@ -284,8 +283,6 @@ class PullSummary(TransferSummary):
 
     counts: dict[PullResult, int] = field(default_factory=lambda: dict.fromkeys(PullResult, 0))
     """Entries whose result is"""
-    unchecked: bool = False
-    """Whether --unsigned turned the check of signatures off."""
     _groups: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _group_bytes: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _uncompared: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -381,8 +378,6 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
         yield plain(
             f"not compared, as this machine does not show it: {listed}; programs hit the entries that agree"
         )
-    if summary.unchecked and summary.size_bytes:
-        yield plain("signatures were not checked (--unsigned)", "yellow")
     yield _sum(
         summary,
         summary.counts,

@@ -97,6 +97,7 @@ class Inductor(InductorPlaces, FilesFormat):
         tried=True,
         tells="paths and source text",
         sources=True,
+        pickles=True,
         note="Graphs with code for a CPU, and libraries, stay, as the keys lack its vector instructions.",
         untold=(Fact.VERSION,),
     )

@@ -54,7 +54,9 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     shows = "a database of pytools'"
     key_digits = 40
     distribution = "pytools"
-    moving = Moving(tried=True, tells="generated code, and any data that programs store", sources=True)
+    moving = Moving(
+        tried=True, tells="generated code, and any data that programs store", sources=True, pickles=True
+    )
 
     def look(self, item: Files) -> CacheEntry:
         """The dictionary's name and its Python."""

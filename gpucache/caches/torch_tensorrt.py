@@ -38,7 +38,7 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     key_digits = 40
     shows = "an engine of Torch-TensorRT's"
     target_is, tells_toolchain = None, True
-    moving = Moving(tells="a pickle of the inputs and settings", untold=(Fact.ARCHITECTURE, Fact.VERSION))
+    moving = Moving(tells="inputs and settings", pickles=True, untold=(Fact.ARCHITECTURE, Fact.VERSION))
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:

@@ -86,6 +86,7 @@ class Vllm(VllmPlaces, FilesFormat):
     moving = Moving(
         tells="paths and source text",
         sources=True,
+        pickles=True,
         note="Graphs with code for a CPU stay, as with TorchInductor.",
         untold=("vLLM", "GPU", "model and options"),
     )

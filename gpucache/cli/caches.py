@@ -161,12 +161,11 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
 def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":
     from gpucache.remote.contents import stored_caches
-    from gpucache.remote.signing import load_signing_key, read_trusted
+    from gpucache.remote.signing import read_trusted
 
-    key = None if settings.signing_key is None else load_signing_key(settings.signing_key)
     store = open_store(url)
     click.get_current_context().call_on_close(store.close)
-    return stored_caches(store, read_trusted(settings.trusted_keys), key)
+    return stored_caches(store, read_trusted(settings.trusted_keys, settings.signing_key))
 
 
 def _system_at(place: Path) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
     help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
 )  # fmt: skip
-@flag("--unsigned", "Accept entries that no trusted key signed.")
+@flag("--pickles", "Pull entries that programs unpickle, too: each may run any code of its signer.")
 @click.option(
     "--best-effort", is_flag=True,
     help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
@@ -44,22 +44,22 @@ def pull(
     cache: tuple[str, ...],
     folder: Path | None,
     profile: Path | None,
-    unsigned: bool,
+    pickles: bool,
     best_effort: bool,
     dry_run: bool,
 ) -> None:
     """Fill caches with the entries of a store that programs of this machine would hit.
 
     URL is as for push, or https:// of a plain web server. An entry is pulled if no known fact differs
-    (architecture, driver, version and others); differing facts are listed. It must be signed by a key of
-    GPUCACHE_TRUSTED_KEYS, unless URL is a directory that belongs to you.
+    (architecture, driver, version and others); differing facts are listed. It must be signed by your own key
+    or by a key of GPUCACHE_TRUSTED_KEYS.
 
     \f
     With --cache all every system is filled for which the store has entries. Each entry is checked by its
     format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
     of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
     Of a web server pull sees the entries in the index, which every push writes, and every program that sends
-    entries; without a key they leave a signed index as it is.
+    entries.
 
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a
@@ -77,9 +77,9 @@ def pull(
         opened = open_to_fill(cache, folder, dry_run=dry_run)
         if opened.settings.read_only and not dry_run:
             raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
-        summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
+        summary, told = PullSummary(), list["Pulled"]()
         try:
-            trusted = read_trusted(opened.settings.trusted_keys)
+            trusted = read_trusted(opened.settings.trusted_keys, opened.settings.signing_key)
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
             require_store(url)
             with closing(open_store(url)) as store, given().progress() as bar:
@@ -88,7 +88,7 @@ def pull(
                         store,
                         opened.caches,
                         trusted=trusted,
-                        unsigned=unsigned,
+                        pickles=pickles,
                         machine=lambda backends: (
                             there or machine_of(find_machine(None, backends).devices, elsewhere=False)
                         ),

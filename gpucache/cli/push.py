@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--key",
     "FILE",
     PathName(dir_okay=False),
-    "Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY.",
+    "Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY, then your own.",
 )
 @flag("--sources", "Send entries that contain source text, too.")
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
@@ -58,17 +58,29 @@ def push(
     """
     from gpucache.answers import transfer as text
     from gpucache.answers.transfer import PushResult, PushSummary
+    from gpucache.remote.objects import is_folder
     from gpucache.remote.push import push as send
-    from gpucache.remote.signing import load_signing_key, read_trusted
+    from gpucache.remote.signing import load_signing_key, new_key, read_trusted, signing_key
+    from gpucache.remote.store import MADE
+    from gpucache.settings import own_key_place
 
     refuse_stores(cache)
     opened = open_named(cache, systems=False)
-    file = key or opened.settings.signing_key
-    signing = None if file is None else load_signing_key(file)
-    trusted = read_trusted(opened.settings.trusted_keys)
+    file = opened.settings.signing_key
+    trusted = read_trusted(opened.settings.trusted_keys, file)
     summary, told = PushSummary(), list["Pushed"]()
     try:
         with closing(open_store(url)) as store, given().progress() as bar:
+            own, in_folder = own_key_place(), is_folder(store)
+            made = False
+            if key:
+                signing = load_signing_key(key)
+            elif dry_run and in_folder and file is None and not (own and own.exists()):
+                signing = new_key("none")
+            else:
+                signing, made = signing_key(file, make=in_folder)
+            if made:
+                given().say(f"gpucache: {MADE.format(own, signing.public.text)}")
             selected = opened.select(what)
             for outcome in summary.of(
                 send(
@@ -83,17 +95,9 @@ def push(
             ):
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
                     told.append(outcome)
-            own = store.is_own_folder
     except KeyboardInterrupt:
         sent = summary.counts[PushResult.SENT]
         raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
     summary.unread = opened.unread
     given().answer("push", told, summary, text.push(told, summary, whole=given().whole))
-    if signing is None and summary.counts[PushResult.SENT]:
-        whose = (
-            "only you use them, from that directory"
-            if own
-            else "other machines pull them only with --unsigned"
-        )
-        given().say(f"They are not signed, so {whose}; make a key with 'gpucache key FILE'.")
     finish(opened, summary.exit_code)

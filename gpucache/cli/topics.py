@@ -152,8 +152,7 @@ fi"""
 _OF_FORKS = (
     "Give the secret FLEET_KEY and the right to write to the store to jobs of protected branches alone. The "
     "job of a pull request from a fork has neither: it pulls, compiles what is new, and pushes nothing. "
-    "Entries that no key of GPUCACHE_TRUSTED_KEYS signed are never used, unless the store is a directory to "
-    "which only this user can write.",
+    "Entries that no key of GPUCACHE_TRUSTED_KEYS signed are never used.",
 )
 _IN_A_POD = (
     "An init container fills a volume, and the program starts with hits. Both use the image of the program, "
@@ -256,17 +255,15 @@ FAILURES = {
     ),
     "unsigned": Failure(
         "A job without the key pushed to a store that it may write to",
-        "it is not signed; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or "
-        "pass --unsigned to accept it",
-        "Do neither. Pull takes the other entries and exits with 3, unless with --best-effort. Take the "
-        "right to write there from forks.",
+        ", which is not trusted; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS",
+        "Do not. The job signed with a key of its own. Pull takes the other entries and exits with 3, unless "
+        "with --best-effort. Take the right to write there from forks.",
     ),
     "leaked": Failure(
         "A pull request has seen the key",
         "it is signed by the key KEY, which is not trusted",
         "This is what pull prints once FLEET_PUBLIC_KEY is that of a new pair on all machines, of each "
-        "entry, or by https:// of the index of the store, where it exits 5. Nothing that the old key signed "
-        "is used any more. Push with the new key.",
+        "entry. Nothing that the old key signed is used any more. Push with the new key.",
     ),
     "readable": Failure(
         "The key file is readable by others",

@@ -267,7 +267,7 @@ def _check_fleet(
     from gpucache.engine.warm.fleet import check_fleet
 
     words = ("--root", given().root or "") if given().root else ()
-    stored = None if store is None else _stored(store, run.settings.trusted_keys)
+    stored = None if store is None else _stored(store, run.settings)
     remote = run.settings.remote and run.settings.remote.url
     push = _push(store or remote or "", run.settings.signing_key)
     outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored, push)
@@ -278,7 +278,7 @@ def _check_fleet(
     leave(summary.exit_code)
 
 
-def _stored(url: str, trusted_keys: str) -> "Stored":
+def _stored(url: str, settings: "Settings") -> "Stored":
     """The entries of a store that programs would believe; raises UsageError or RemoteError."""
     from gpucache.engine.warm.fleet import Stored
     from gpucache.remote.contents import believed_entries
@@ -286,17 +286,20 @@ def _stored(url: str, trusted_keys: str) -> "Stored":
     from gpucache.remote.signing import read_trusted
 
     require_store(url)
+    trusted = read_trusted(settings.trusted_keys, settings.signing_key)
     with closing(open_objects(url)) as objects:
-        return Stored.of(objects.url, believed_entries(objects, read_trusted(trusted_keys)))
+        return Stored.of(objects.url, believed_entries(objects, trusted))
 
 
 def _push(url: str, key: Path | None) -> tuple[str, ...]:
-    """The words of a push to a store, without its credentials, that signs unless it is this user's own
-    directory; none if it can only be read, or is not a store."""
-    from gpucache.remote.objects import open_objects
+    """The words of a push to a store, without its credentials; none if it can only be read, or is not a
+    store."""
+    from gpucache.remote.objects import is_folder, open_objects
+    from gpucache.settings import own_key_place
 
     with suppress(UsageError), closing(open_objects(url)) as objects:
-        signs = ("--key", str(key or "FILE")) if key or not objects.is_own_folder else ()
+        own = is_folder(objects) or ((place := own_key_place()) and place.exists())
+        signs = () if own and not key else ("--key", str(key or "FILE"))
         return ("push", objects.url, *signs) if url and objects.writes else ()
     return ()
 

@@ -2,11 +2,11 @@
 
 A catalogue is an object of lines, each a signed record, named by the SHA-256 of its bytes and never changed.
 Every push writes one; when there are many, a push writes their lines anew as one and removes them. A store
-that lists nothing is read by its index, which names the catalogues and is signed itself. Owns these two
-objects and the names of files' objects. Must not know caches.
+that lists nothing is read by its index, which names the catalogues and is not signed, as records are. Owns
+these two objects and the names of files' objects. Must not know caches.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, NamedTuple
@@ -21,7 +21,7 @@ from gpucache.model import CacheKey
 from gpucache.remote import own_entries
 from gpucache.remote.objects import Objects, batches, in_parallel, read_sized
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
-from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
+from gpucache.remote.signing import TrustedKeys
 
 FOLDER = "catalogues/"
 INDEX = "index"
@@ -37,29 +37,19 @@ _MOST_UNPROVEN_BYTES = 256 << 20
 _INDEX_BYTES = 1 << 20
 _MANY = 32
 """How many catalogues are merged into one."""
-_SIGNED_AS = b"gpucache index 1\n"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
 NO_STORE = "{} is not a store of gpucache, or is empty; check its address, or push there first"
-OR_ACCEPT = ", or pass --unsigned to accept it"
-"""The other remedy of pull for ``not_believed``."""
+_MOST_SIGNERS = 1000
+_Signer = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 _CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
 
 
-class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Index(msgspec.Struct, frozen=True):
     """The records of a store that lists nothing."""
 
     catalogues: Annotated[tuple[_CatalogueName, ...], msgspec.Meta(max_length=10_000)]
-    signer: str = UNSIGNED
-    signature: str = ""
-
-    def is_believed(self, trusted: TrustedKeys) -> bool:
-        """Whether a trusted key signed it."""
-        return trusted.believes(self.signer, self.signed, self.signature)
-
-    @property
-    def signed(self) -> bytes:
-        """The bytes that the signature covers."""
-        return _SIGNED_AS + "\n".join(self.catalogues).encode()
+    signers: Annotated[frozenset[_Signer], msgspec.Meta(max_length=_MOST_SIGNERS)] = frozenset()
+    """The ids of keys that signed some of them, for people."""
 
 
 _INDEXES = msgspec.json.Decoder(Index)
@@ -102,10 +92,9 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
 
 
-def whole(
-    one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys, *, unsigned: bool
-) -> PortableEntry:
-    """The entry of a record, which is believed, from the bytes of its objects; or FormatError.
+def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys | None) -> PortableEntry:
+    """The entry of a record, which is believed, from the bytes of its objects; or FormatError. No signature
+    is checked without trusted keys.
 
     Of our own entries a store has one for each key and signer, so that an older one serves as well.
     """
@@ -115,21 +104,18 @@ def whole(
         [(_, file)] = found
         if file is None:
             raise FormatError("its bytes are missing")
-        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted, unsigned=unsigned)
+        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted)
         return with_files(made.record, [own])
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 
 
-def read_catalogue(
-    store: Objects, trusted: TrustedKeys, *, unsigned: bool = False, strays: bool = False
-) -> Catalogue:
+def read_catalogue(store: Objects, trusted: TrustedKeys, *, strays: bool = False) -> Catalogue:
     """All records of a store, believed or not; raises RemoteError if the store cannot be read.
 
-    A server that lists nothing must have an index that a trusted key signed, or any with ``unsigned``. With
-    ``strays`` also the records of our own entries that programs sent one by one, from a store that can list
-    them.
+    With ``strays`` also the records of our own entries that programs sent one by one, from a store that can
+    list them.
     """
-    found = _Reading(store, trusted, unsigned=unsigned)
+    found = _Reading(store, trusted)
     while not found.read():
         pass
     alone = list(_strays(found)) if strays and store.lists else []
@@ -155,10 +141,9 @@ def require_store(store: Objects, found: Catalogue) -> Catalogue:
 class _Reading:
     """The catalogues of a store as they are read, while others may put them together."""
 
-    def __init__(self, store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> None:
+    def __init__(self, store: Objects, trusted: TrustedKeys) -> None:
         self.store = store
         self._trusted = trusted
-        self._unsigned = unsigned
         self._tries = 0
         self._known: set[str] = set()
         self._bytes = 0
@@ -173,7 +158,7 @@ class _Reading:
         if self.store.lists:
             sizes, self.listed = _listed(self.store)
         else:
-            sizes = dict.fromkeys(_indexed(self.store, self._trusted, unsigned=self._unsigned), MOST_BYTES)
+            sizes = dict.fromkeys(_indexed(self.store), MOST_BYTES)
         new = {name: min(size, MOST_BYTES) for name, size in sizes.items() if name not in self._known}
         gone = []
         for name, data in read_sized(self.store, new):
@@ -192,7 +177,7 @@ class _Reading:
 
     def believes(self, one: Signed) -> bool:
         """Whether a record counts."""
-        return self._unsigned or one.is_believed(self._trusted)
+        return one.is_believed(self._trusted)
 
     def _parse(self, name: str, data: bytes) -> None:
         ignored, why, start = 0, "", 0
@@ -242,22 +227,15 @@ def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
     return set(made)
 
 
-def finish_catalogue(store: Objects, key: SigningKey | None) -> None:
-    """Merge many catalogues into one, and write the index if the store has one; after a push or an eviction.
-
-    Without a key a signed index stays as it is, and with it the catalogues that it names.
-    """
-    if store.served and key is None:
-        [(_, old)] = store.read([INDEX], _INDEX_BYTES)
-        with suppress(ValueError, RecursionError):
-            if _INDEXES.decode(old or b"").signer != UNSIGNED:
-                return
+def finish_catalogue(store: Objects, signer: str = "") -> None:
+    """Merge many catalogues into one, and write the index if the store has one; after a push or an
+    eviction."""
     going: set[str] = set()
     if len(_listed(store)[0]) > _MANY:
         found = read_catalogue(store, TrustedKeys({}))
         going = set(found.names) - write_catalogue(store, found.records.values())
     if store.served:
-        store.replace(INDEX, lambda _: _index([one for one in _listed(store)[0] if one not in going], key))
+        store.replace(INDEX, lambda old: _index(old, _listed(store)[0].keys() - going, signer))
     store.remove(sorted(going))
 
 
@@ -275,11 +253,12 @@ def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
         yield b"".join(group)
 
 
-def _index(names: Sequence[str], key: SigningKey | None) -> bytes:
-    found = Index(tuple(sorted(names)))
-    if key is not None:
-        found = Index(found.catalogues, key.public.id, key.sign(found.signed))
-    return msgspec.json.encode(found)
+def _index(old: bytes | None, names: Collection[str], signer: str) -> bytes:
+    signers = {signer} - {""}
+    with suppress(ValueError, RecursionError):
+        signers |= _INDEXES.decode(old or b"").signers
+    kept = frozenset(sorted(signers)[:_MOST_SIGNERS])
+    return msgspec.json.encode(Index(tuple(sorted(names)), kept), order="deterministic")
 
 
 def _strays(read: _Reading) -> Iterator[Signed]:
@@ -292,7 +271,7 @@ def _strays(read: _Reading) -> Iterator[Signed]:
         try:
             if data is not None:
                 key, signer = own_entries.named(name)
-                yield own_entries.decode(key, signer, data, TrustedKeys({}), unsigned=True)[0]
+                yield own_entries.decode(key, signer, data, None)[0]
             elif sizes[name] > MOST_BYTES:
                 raise FormatError("it is larger than 64 MiB")
         except FormatError as error:
@@ -319,18 +298,16 @@ def read_index(store: Objects) -> Index | None:
         raise RemoteError(f"the index of {store.url} cannot be parsed ({error}); push there again") from None
 
 
-def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequence[str]:
+def _indexed(store: Objects) -> Sequence[str]:
     found = read_index(store)
     if found is None:
         raise RemoteError(
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
-    if not unsigned and not found.is_believed(trusted):
-        raise RemoteError(f"the index of {store.url}: {not_believed(found.signer)}{OR_ACCEPT}")
     return found.catalogues
 
 
 def not_believed(signer: str) -> str:
-    """A sentence on the signer of a record or an index that is not believed, with the remedy."""
+    """A sentence on the signer of a record that is not believed, with the remedy."""
     why = f"it is signed by the key {signer}, which is not trusted" if signer else "it is not signed"
     return f"{why}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS"

@@ -128,7 +128,6 @@ class CloudObjects:
     lists = True
     served = True
     writes = True
-    is_own_folder = False
 
     def __init__(
         self, url: str, made: "Callable[[int, bool], ObjectStore]", meanings: Mapping[str, object]

@@ -35,7 +35,7 @@ from gpucache.remote.catalogue import (
 )
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, read_sized
 from gpucache.remote.records import Signed
-from gpucache.remote.signing import SigningKey, TrustedKeys
+from gpucache.remote.signing import TrustedKeys
 from gpucache.remote.store import UNBELIEVED
 
 STORE = "store"
@@ -47,19 +47,15 @@ _DAY_NS = 24 * 3600 * 10**9
 class Contents:
     """The entries of a store, read once; shared by the caches of its systems."""
 
-    def __init__(
-        self, store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool
-    ) -> None:
+    def __init__(self, store: Objects, trusted: TrustedKeys) -> None:
         self.store = store
         self.trusted = trusted
-        self.unsigned = unsigned or store.is_own_folder
-        self._key = key
         self._removed: set[Identity] = set()
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """All records; raises RemoteError."""
-        return read_catalogue(self.store, self.trusted, unsigned=self.unsigned, strays=True)
+        return read_catalogue(self.store, self.trusted, strays=True)
 
     def caches(self) -> "tuple[StoredCache, ...]":
         """A cache for each system; one of our own if the store is empty. Raises RemoteError."""
@@ -84,7 +80,7 @@ class Contents:
         going &= catalogue.records.keys()
         kept = [one for found, one in catalogue.records.items() if found not in going]
         self.store.remove(sorted(catalogue.names - write_catalogue(self.store, kept)))
-        finish_catalogue(self.store, self._key)
+        finish_catalogue(self.store)
         freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
         self.__dict__.pop("catalogue", None)  # another push may have named some of them
         self.store.remove(sorted(freed - self._named(without=going)))
@@ -205,11 +201,12 @@ class StoredCache(Cache):
 
     def _checked(self, entry: CacheEntry, one: Signed, data: Mapping[str, bytes | None]) -> Checked:
         findings = []
-        if not self._contents.unsigned and not one.is_believed(self._contents.trusted):
+        believed = one.is_believed(self._contents.trusted)
+        if not believed:
             why = "no key of GPUCACHE_TRUSTED_KEYS signed it, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.UNTRUSTED, why, entry.program))
         try:
-            whole(one, data, self._contents.trusted, unsigned=self._contents.unsigned)
+            whole(one, data, self._contents.trusted if believed else None)
         except FormatError as error:
             detail = f"{error}, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.CORRUPT, detail, entry.program))
@@ -219,26 +216,23 @@ class StoredCache(Cache):
         return Checked(name, (Finding(self.name, name, kind, detail),), counts=False)
 
 
-def stored_caches(
-    store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool = True
-) -> tuple[Cache, ...]:
+def stored_caches(store: Objects, trusted: TrustedKeys) -> tuple[Cache, ...]:
     """The caches of a store's systems; raises RemoteError."""
-    contents = Contents(store, trusted, key, unsigned=unsigned)
+    contents = Contents(store, trusted)
     require_store(store, contents.catalogue)
     return contents.caches()
 
 
 def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntry]:
-    """The entries of our own that a trusted key signed, or any from a directory of this user.
+    """The entries of our own that a trusted key signed.
 
     Reads catalogues alone. Raises UsageError without a trusted key, RemoteError.
     """
-    unsigned = store.is_own_folder
-    if not (unsigned or trusted.keys):
+    if not trusted.keys:
         raise UsageError(UNBELIEVED)
-    catalogue = require_store(store, read_catalogue(store, trusted, unsigned=unsigned, strays=True))
+    catalogue = require_store(store, read_catalogue(store, trusted, strays=True))
     for one in catalogue.records.values():
-        if one.record.system == OWN and (unsigned or one.is_believed(trusted)):
+        if one.record.system == OWN and one.is_believed(trusted):
             yield _entry(one)
 
 

@@ -12,7 +12,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,8 +23,6 @@ from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_
 _TEMPORARY = "tmp"
 _TEMPORARY_NAME = re.compile(r"\d+-[0-9a-f]{32}")
 _HOUR_NS = 3600 * 10**9
-_UNSURE = ("catalogues", "entries")
-"""Directories of which each file counts as it is; any other is known by the SHA-256 of its bytes."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 """The errors for anything other than a file, such as a link or a socket."""
 _FEW = 4
@@ -42,16 +39,6 @@ class FolderObjects:
         self._root = root
         self.url = str(root)
         self._swept = False
-
-    @cached_property
-    def is_own_folder(self) -> bool:
-        """Whether it is this user's, and no other user may write to it; if missing, its future place."""
-        try:
-            there = next(path for path in (self._root, *self._root.parents) if path.exists())
-            inner = [Path(path) for name in _UNSURE for path, _, _ in os.walk(self._root / name)]
-            return all(map(_is_own, (there, *inner)))
-        except (OSError, StopIteration):
-            return False
 
     def listed(self, prefix: str) -> Iterator[Listed]:
         """Every file, but temporary ones and links."""
@@ -200,12 +187,6 @@ def open_url(url: str, limits: Limits) -> FolderObjects:  # noqa: ARG001 - a dir
 def os_errors_remote(told: str, error: OSError) -> RemoteError:
     """An error of the operating system as one of a store."""
     return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
-
-
-def _is_own(path: Path) -> bool:
-    status = path.stat()
-    own = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
-    return own and not stat.S_IMODE(status.st_mode) & 0o022
 
 
 def _raise(error: OSError) -> None:

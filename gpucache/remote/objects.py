@@ -77,12 +77,6 @@ class Objects(Protocol):
         """Whether objects can be created and removed."""
         ...
 
-    @property
-    def is_own_folder(self) -> bool:
-        """Whether it is a directory of this user that no other user can write to, so that it is trusted as
-        the user's own caches are."""
-        ...
-
     def listed(self, prefix: str) -> Iterator[Listed]:
         """The objects whose names begin with a prefix that ends in a slash, or all for an empty one."""
         ...
@@ -142,6 +136,11 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
     module = import_module(_MODULES[scheme])
     opened: Objects = module.open_url(url, limits)
     return opened
+
+
+def is_folder(store: Objects) -> bool:
+    """Whether a store is a directory."""
+    return "://" not in store.url
 
 
 def missing(libraries: str, url: str) -> UsageError:

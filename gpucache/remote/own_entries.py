@@ -45,14 +45,12 @@ def named(name: str) -> tuple[CacheKey, str]:
     return key, signer
 
 
-def decode(
-    key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys, *, unsigned: bool = False
-) -> tuple[Signed, bytes]:
+def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys | None) -> tuple[Signed, bytes]:
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
     They are those that the signer recorded for this key; their content is not checked yet, see
-    ``DirectoryStore.adopt``. Without a signer, and with ``unsigned``, no signature proves them. Raises
-    FormatError for anything else, such as the object of another key.
+    ``DirectoryStore.adopt``. Without trusted keys no signature is checked. Raises FormatError for anything
+    else, such as the object of another key.
     """
     end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
     if not end:
@@ -63,8 +61,7 @@ def decode(
         raise FormatError(f"it is the entry {record.key[:12]} of {record.system}")
     if [(one.name, one.mode) for one in record.files] != [(own_name(key), OWN_MODE)]:
         raise FormatError("its record names other files than an entry of gpucache has")
-    believed = unsigned or signer == UNSIGNED or made.is_believed(trusted)
-    if made.signer != signer or not believed:
+    if made.signer != signer or not (trusted is None or made.is_believed(trusted)):
         raise FormatError("its signature is not that of the key that it is named after")
     [recorded] = record.files
     if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:

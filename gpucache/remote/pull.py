@@ -17,7 +17,6 @@ from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote.catalogue import (
-    OR_ACCEPT,
     not_believed,
     objects_of,
     read_catalogue,
@@ -32,6 +31,7 @@ from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
+_PICKLES = "its programs unpickle entries, so one may run any code of its signer; pass --pickles to pull them"
 _Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 
 
@@ -40,19 +40,18 @@ def pull(
     caches: Sequence[Cache],
     *,
     trusted: TrustedKeys,
-    unsigned: bool,
+    pickles: bool,
     machine: Callable[[Sequence[str] | None], Machine],
     dry_run: bool,
     progress: Progress,
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
-    With ``unsigned``, or from this user's own directory, records need no signature. The machine is queried
+    ``pickles`` takes entries that programs unpickle, too. The machine is queried
     for once, if the store has entries of the caches, with the backends that show their facts or None for all.
     """
-    unsigned = unsigned or store.is_own_folder
     own = any(cache.name == OWN for cache in caches)
-    catalogue = require_store(store, read_catalogue(store, trusted, unsigned=unsigned, strays=own))
+    catalogue = require_store(store, read_catalogue(store, trusted, strays=own))
     yield from catalogue.findings
     by_system: dict[str, dict[str, list[Signed]]] = {}
     for one in catalogue.records.values():
@@ -66,11 +65,14 @@ def pull(
         if cache.moving.why_not:
             yield Immovable(cache.name, cache.moving.why_not)
             continue
+        if cache.moving.pickles and not pickles:
+            yield Immovable(cache.name, _PICKLES)
+            continue
         of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
         wanted: list[Signed] = []
         has = cache.having(by_system[cache.name])
         for variants in by_system[cache.name].values():
-            outcome = _choose(has, variants, trusted, of_cache, unsigned=unsigned)
+            outcome = _choose(has, variants, trusted, of_cache)
             if isinstance(outcome, Signed) and not dry_run:
                 wanted.append(outcome)
                 continue
@@ -78,7 +80,7 @@ def pull(
                 outcome = _outcome(outcome, of_cache, PullResult.WOULD_PULL)
             done += 1
             yield outcome
-        whole_of = partial(whole, trusted=trusted, unsigned=unsigned)
+        whole_of = partial(whole, trusted=trusted)
         left = not dry_run and Path(cache.location().root).exists()  # of a pull that was killed
         for outcome in _restored(cache, store, wanted, of_cache, whole_of) if wanted or left else ():
             done += 1
@@ -91,18 +93,12 @@ def _choose(
     variants: Sequence[Signed],
     trusted: TrustedKeys,
     machine: Machine,
-    *,
-    unsigned: bool,
 ) -> Signed | Pulled:
     """The newest record of a key that is trusted and fits the machine; or the reason if none is."""
     variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
     believed = [one for one in variants if one.is_believed(trusted)]
-    if unsigned:
-        believed += (one for one in variants if one not in believed)
     if not believed:
-        return _outcome(
-            variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer) + OR_ACCEPT
-        )
+        return _outcome(variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer))
     fitting = [one for one in believed if not machine.differences(one.record)]
     if not fitting:
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))

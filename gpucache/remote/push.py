@@ -25,12 +25,13 @@ from gpucache.remote.catalogue import (
 )
 from gpucache.remote.objects import Objects
 from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
-from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
+from gpucache.remote.signing import SigningKey, TrustedKeys
 
 Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 """After how many entries a catalogue is written."""
+_PICKLES = "pickles, which pull takes only with --pickles"
 _NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
 
@@ -48,7 +49,7 @@ def push(
     selected: Sequence[tuple[Cache, Iterable[CacheEntry]]],
     store: Objects,
     *,
-    key: SigningKey | None,
+    key: SigningKey,
     trusted: TrustedKeys,
     sources: bool,
     dry_run: bool,
@@ -57,11 +58,11 @@ def push(
     """The outcome of each selected entry.
 
     Raises RemoteError if the store cannot be read or written, UsageError for one that can only be read.
-    Without a key records are not signed. ``sources`` sends entries that contain source text, too.
+    ``sources`` sends entries that contain source text, too.
     """
     if not store.writes:
         raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
-    believed = trusted if key is None else TrustedKeys({**trusted.keys, key.public.id: key.public})
+    believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
     own = any(cache.name == OWN for cache, _ in selected)
     catalogue = read_catalogue(store, believed, strays=own)
     yield from catalogue.findings
@@ -86,7 +87,7 @@ def push(
         sending.done += catalogue.strays
         wrote = _catalogued(store, sending) or wrote
         if wrote:
-            finish_catalogue(store, key)
+            finish_catalogue(store, key.public.id)
 
 
 def _catalogued(store: Objects, sending: "_Sending") -> bool:
@@ -100,7 +101,7 @@ class _Sending:
     def __init__(
         self,
         catalogue: Catalogue,
-        key: SigningKey | None,
+        key: SigningKey,
         believed: TrustedKeys,
         *,
         sources: bool,
@@ -114,7 +115,7 @@ class _Sending:
         self._waiting: dict[str, list[_Sent]] = {}
         self._bytes: dict[str, int] = {}
         self._new: dict[str, int] = {}
-        self._signer = key.public.id if key else UNSIGNED
+        self._signer = key.public.id
         self._files: dict[str, bytes] = {}
         self._there: dict[str, list[Signed]] = {}
         for one in catalogue.records.values():
@@ -181,7 +182,8 @@ class _Sending:
         new = {name: data for name, data in objects if name not in self._bytes}
         self._bytes |= {name: len(data) for name, data in new.items()}
         waits = {name for name, _ in objects if name in self._waiting or name in new}
-        sent = _Sent(moved, made, moving.tells, waits)
+        tells = ", ".join(filter(None, (moving.tells, _PICKLES if moving.pickles else "")))
+        sent = _Sent(moved, made, tells, waits)
         for name in waits:
             self._waiting.setdefault(name, []).append(sent)
         if record.system == OWN:
@@ -234,8 +236,8 @@ class _Sending:
         )
 
     def believes(self, one: Signed) -> bool:
-        """Whether a record counts; without a key any, as readers of unsigned stores do."""
-        return self._key is None or one.is_believed(self._believed)
+        """Whether a record counts."""
+        return one.is_believed(self._believed)
 
 
 def _place(record: Record) -> str:

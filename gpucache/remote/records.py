@@ -73,7 +73,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record, its signer's id and the signature; both are empty for an unsigned one."""
+    """A record, its signer's id and the signature; both may be empty, and nobody believes that."""
 
     record: Record
     signer: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z")] = UNSIGNED
@@ -114,10 +114,8 @@ def record_of(entry: PortableEntry) -> Record:
         raise FormatError(f"it cannot be described: {error}") from None
 
 
-def signed(record: Record, key: SigningKey | None) -> Signed:
-    """A record with a signature, or without a key an unsigned one."""
-    if key is None:
-        return Signed(record)
+def signed(record: Record, key: SigningKey) -> Signed:
+    """A record with a signature."""
     return Signed(record, key.public.id, key.sign(_SIGNED_AS + _encode(record)))
 
 

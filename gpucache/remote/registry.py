@@ -147,7 +147,6 @@ class RegistryObjects:
     lists = True
     served = False
     writes = True
-    is_own_folder = False
 
     def __init__(self, url: str, client: "RegistryClient", tag: str) -> None:
         self.url = url

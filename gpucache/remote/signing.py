@@ -11,12 +11,15 @@ import re
 import stat
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 from gpucache.errors import UsageError
 from gpucache.host import os_errors
+from gpucache.settings import own_key_place
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,6 +32,15 @@ _MOST_VERIFIED = 100_000
 _verified: set[bytes] = set()
 """Digests of keys, signatures and data that were checked: a pull asks about a record several times."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+_NOT_SECRET = (
+    "{} is not a secret key; make one with 'gpucache key FILE', which writes the secret key to FILE and the "
+    "public one to FILE.pub"
+)
+UNSIGNED_SENDING = (
+    "entries are signed before they are sent; make a key with 'gpucache key FILE', and name it by "
+    "GPUCACHE_SIGNING_KEY or push --key"
+)
+"""The sentence of a machine without a key that sends to a store other than a directory."""
 _NEEDED = "signatures need a library; install it with: pip install cryptography"
 
 
@@ -93,64 +105,74 @@ class TrustedKeys(NamedTuple):
         return True
 
 
+def new_key(name: str) -> SigningKey:
+    """A key that no file has."""
+    secret = _secret_class().generate()
+    return SigningKey(PublicKey(name, secret.public_key().public_bytes_raw()), secret)
+
+
 def make_pair(path: Path) -> PublicKey:
     """Write a new pair: the secret key at a path with mode 0600, the public one next to it as ``PATH.pub``.
 
-    Raises UsageError if one of the files exists or cannot be written; then neither is left.
+    Nobody sees half of a file. Raises UsageError if one exists or cannot be written; then neither is left.
     """
-    secret_class = _secret_class()
-    secret = secret_class.generate()
-    public = PublicKey(_name_of(path), secret.public_key().public_bytes_raw())
-    other = path.with_name(f"{path.name}.pub")
+    public, secret = new_key(_name_of(path))
+    both = secret.private_bytes_raw() + public.raw
     made: list[Path] = []
+    partial = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
-        both = secret.private_bytes_raw() + public.raw
-        for place, raw, mode in ((path, both, 0o600), (other, public.raw, 0o644)):
-            fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            made.append(place)
-            with os.fdopen(fd, "wb") as file:
+        for place, raw, mode in ((path, both, 0o600), (_public_file(path), public.raw, 0o644)):
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(f"{public.name}:{b64encode(raw).decode()}\n".encode())
                 file.flush()
-                os.fsync(fd)
+                os.fsync(file.fileno())
+            os.link(partial, place)
+            made.append(place)
+            partial.unlink()
     except FileExistsError as error:
-        _remove(made)
+        _remove([partial, *made])
         raise UsageError(
-            f"{error.filename} exists; name another file, or add --public to print the key in {path}"
+            f"{error.filename2} exists; name another file, or add --public to print the key in {path}"
         ) from None
     except OSError as error:
-        _remove(made)
+        _remove([partial, *made])
         raise os_errors.unwritable(path, error, "name another file") from None
     return public
 
 
 def load_signing_key(path: Path) -> SigningKey:
-    """A secret key; raises UsageError for a file that is not one or that others may read."""
+    """A secret key; raises UsageError for a file that is not one, or that is not this user's alone."""
     secret_class = _secret_class()
-    try:
-        with path.open("rb") as file:
-            mode, data = os.fstat(file.fileno()).st_mode, file.read(_MOST_BYTES)
-    except OSError as error:
-        raise os_errors.unreadable(f"the key {path}", error, "make one with 'gpucache key FILE'") from None
-    try:
-        name, raw = _parsed(data.decode("ascii"), 2 * _KEY_BYTES)
-        secret = secret_class.from_private_bytes(raw[:_KEY_BYTES])
-        public = PublicKey(name, secret.public_key().public_bytes_raw())
-        if public.raw != raw[_KEY_BYTES:]:
-            raise ValueError("its halves are of two keys")
-    except ValueError:
-        raise UsageError(
-            f"{path} is not a secret key; make one with 'gpucache key FILE', which writes the secret key "
-            "to FILE and the public one to FILE.pub"
-        ) from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise UsageError(f"other users may read the secret key {path}; run: chmod 600 {path}")
+    name, raw = _secret(path)
+    secret = secret_class.from_private_bytes(raw[:_KEY_BYTES])
+    public = PublicKey(name, secret.public_key().public_bytes_raw())
+    if public.raw != raw[_KEY_BYTES:]:
+        raise UsageError(_NOT_SECRET.format(path))
     return SigningKey(public, secret)
 
 
-def read_trusted(text: str) -> TrustedKeys:
-    """The keys of ``GPUCACHE_TRUSTED_KEYS``: ``NAME:BASE64`` or files of such lines, separated by spaces.
+def signing_key(file: Path | None, *, make: bool) -> tuple[SigningKey, bool]:
+    """This user's key: the one that a variable or an option names, or the own one, with True if it was made
+    just now. Raises UsageError if there is none and none may be made."""
+    place = _named(file)
+    made = False
+    if file is None and not (place and place.exists()):
+        if not (place and make):
+            raise UsageError(UNSIGNED_SENDING)
+        place.parent.mkdir(0o700, parents=True, exist_ok=True)
+        try:
+            made = bool(make_pair(place))
+        except UsageError:
+            if not place.exists():  # else another process made it at the same time
+                raise
+    return load_signing_key(place or Path()), made
 
-    Raises UsageError for a word that is neither.
+
+def read_trusted(text: str, own: Path | None = None) -> TrustedKeys:
+    """The keys of ``GPUCACHE_TRUSTED_KEYS``, ``NAME:BASE64`` or files of such lines, separated by spaces; and
+    this user's own, from the file that a variable names or the usual one, if it can be read.
+
+    Raises UsageError for any other word, a relative path, and a file that others can write.
     """
     found: dict[str, PublicKey] = {}
     for word in text.split():
@@ -158,28 +180,75 @@ def read_trusted(text: str) -> TrustedKeys:
             try:
                 key = PublicKey(*_parsed(line))
             except ValueError:
-                shown = word.partition(":")[0][:80]  # a secret key that was put there is not printed
-                raise UsageError(
-                    f"GPUCACHE_TRUSTED_KEYS: {shown!r} is not a public key; give NAME:BASE64 or the "
-                    ".pub file that 'gpucache key FILE' wrote"
-                ) from None
+                raise UsageError(_not_public(word)) from None
+            found[key.id] = key
+    with suppress(UsageError):  # a push gives the reason
+        if place := _named(own):
+            name, raw = _secret(place)
+            key = PublicKey(name, raw[_KEY_BYTES:])
             found[key.id] = key
     return TrustedKeys(found)
 
 
-def _lines(word: str) -> list[str]:
+def _named(file: Path | None) -> Path | None:
+    if file is not None and not file.is_absolute():
+        raise UsageError(
+            f"GPUCACHE_SIGNING_KEY: {file} depends on the current directory; write {file.absolute()}"
+        )
+    return file or own_key_place()
+
+
+def _secret(path: Path) -> tuple[str, bytes]:
+    """The name and both halves of a secret key in a file of this user alone; raises UsageError."""
+    data = _contents(path, 0o077, "may read the secret key {0}; run: chmod 600 {0}")
     try:
-        _parsed(word)
+        return _parsed(data, 2 * _KEY_BYTES)
     except ValueError:
-        pass
-    else:
-        return [word]
+        raise UsageError(_NOT_SECRET.format(path)) from None
+
+
+def _contents(path: Path, others: int, problem: str) -> str:
+    """The text of a file that belongs to this user or root, and on which others have none of some
+    permissions; raises UsageError."""
     try:
-        with Path(word).open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("ascii", "replace")
-    except (OSError, ValueError):
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(fd, "rb") as file:
+            status, data = os.fstat(fd), file.read(_MOST_BYTES)
+    except OSError as error:
+        raise os_errors.unreadable(f"the key {path}", error, "make one with 'gpucache key FILE'") from None
+    if os.name == "posix" and status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"the key {path} belongs to another user; copy it to a file of your own")
+    if os.name == "posix" and stat.S_IMODE(status.st_mode) & others:
+        raise UsageError(f"other users {problem.format(path)}")
+    return data.decode("ascii", "replace")
+
+
+def _lines(word: str) -> list[str]:
+    """The lines of keys that a word is, or those in the file that it names."""
+    with suppress(ValueError):
+        _parsed(word)
         return [word]
+    path = Path(word)
+    if not (path.suffix == ".pub" or os.path.lexists(path)):
+        return [word]
+    if not path.is_absolute() and os.path.lexists(path):
+        raise UsageError(
+            f"GPUCACHE_TRUSTED_KEYS: {word} depends on the current directory; write {path.absolute()}"
+        )
+    text = _contents(path, 0o022, "can change the trusted keys in {0}; run: chmod go-w {0}")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")] or [word]
+
+
+def _not_public(word: str) -> str:
+    shown = word.partition(":")[0][:80]  # a secret key that was put there is not printed
+    return (
+        f"GPUCACHE_TRUSTED_KEYS: {shown!r} is not a public key; give NAME:BASE64 or the .pub file that "
+        "'gpucache key FILE' wrote"
+    )
+
+
+def _public_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.pub")
 
 
 def _parsed(text: str, size_bytes: int = _KEY_BYTES) -> tuple[str, bytes]:

@@ -2,7 +2,7 @@
 
 Owns the limits of time, when the store is no longer used, and the one warning that says so: a program goes on
 as without the store. An entry is returned only if a trusted key signed it for the requested key, and if
-every byte of it is sound and true; the user's own directory needs no signature. Must not know requests, or
+every byte of it is sound and true. Must not know requests, or
 where an entry is kept.
 """
 
@@ -20,10 +20,10 @@ from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host.deadlines import within
 from gpucache.model import CacheKey, Entry
 from gpucache.remote import own_entries
-from gpucache.remote.objects import AT_ONCE, Limits, Objects, open_objects
+from gpucache.remote.objects import AT_ONCE, Limits, Objects, is_folder, open_objects
 from gpucache.remote.records import Signed, record_of, signed
-from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, load_signing_key, read_trusted
-from gpucache.settings import Remote
+from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, read_trusted, signing_key
+from gpucache.settings import Remote, own_key_place
 from gpucache.store.format import encode, parse_true
 from gpucache.units import format_count
 
@@ -34,14 +34,11 @@ _BATCH_BYTES = 8 << 20
 _MOST_LATE = 3
 """How many replies in a row may come later than a compile would have taken."""
 UNBELIEVED = (
-    "GPUCACHE_TRUSTED_KEYS names no key, so no entry is believed; set it to the .pub file of the key that "
-    "signs them"
+    "GPUCACHE_TRUSTED_KEYS names no key, and you have none, so no entry is believed; set it to the .pub file "
+    "of the key that signs them"
 )
-_UNSIGNED = "GPUCACHE_SIGNING_KEY names no key that signs; make one with 'gpucache key FILE'"
-_NOT_SIGNED = (
-    "the entries that are sent to {} are not signed, so only you use them, from that directory; make a key "
-    "with 'gpucache key FILE', and name it by GPUCACHE_SIGNING_KEY"
-)
+MADE = 'made the key {}, which signs the entries that are sent; other users set GPUCACHE_TRUSTED_KEYS="{}"'
+"""The sentence on a key that was made for a store in a directory."""
 
 Fetched = tuple[Entry, bytes]
 """An entry, and the bytes of its file."""
@@ -159,8 +156,12 @@ class RemoteStore:
             limit_s = self._settings.timeout_s
             # Twice the time, so that our own limit ends first, whose error names the variable.
             limits = Limits(connect_s=2 * limit_s, request_s=2 * limit_s, retries=0)
-            trusted = read_trusted(self._trusted_keys)
-            self._opened = _Opened(open_objects(self._settings.url, limits), trusted)
+            objects = open_objects(self._settings.url, limits)
+            if self._writes and is_folder(objects):
+                with suppress(UsageError):  # which sending reports
+                    self._key(objects)
+            trusted = read_trusted(self._trusted_keys, self._signing_key)
+            self._opened = _Opened(objects, trusted)
         return self._opened
 
     def _came_late(self, *, short: bool) -> None:
@@ -225,11 +226,7 @@ class RemoteStore:
         objects = self._open().objects
         if not objects.writes:
             raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
-        key = self._key()
-        if key is None:
-            if not objects.is_own_folder:
-                raise UsageError(_UNSIGNED)
-            self._say("unsigned", _NOT_SIGNED.format(objects.url))
+        key = self._key(objects)
         records, files = dict[str, Signed](), dict[str, bytes]()
         for entry in entries:
             packed = own_entries.portable(entry.key, entry.head, encode(entry))
@@ -246,10 +243,13 @@ class RemoteStore:
         self._sent = []
         if objects.served:
             write_catalogue(objects, sent)
-            finish_catalogue(objects, self._key())
+            finish_catalogue(objects, self._key(objects).public.id)
 
-    def _key(self) -> SigningKey | None:
-        return None if self._signing_key is None else load_signing_key(self._signing_key)
+    def _key(self, objects: Objects) -> SigningKey:
+        key, made = signing_key(self._signing_key, make=is_folder(objects))
+        if made:
+            self._say("made", MADE.format(own_key_place(), key.public.text))
+        return key
 
     def _stop_sending(self, error: Exception | str) -> None:
         self._writes = False
@@ -272,7 +272,7 @@ def _told(error: Exception | str) -> str:
 def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[Fetched | None], str]:
     """The entries, and the fault of the first one that is not used; raises GpucacheError."""
     objects, trusted = opened
-    signers = [*trusted.keys, *([UNSIGNED] if objects.is_own_folder else [])]
+    signers = list(trusted.keys)
     if not signers:
         raise UsageError(UNBELIEVED)
     asked = {
@@ -317,6 +317,6 @@ def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> s
                 found, signer = own_entries.named(one.name)
                 if found == key and signer not in trusted.keys:
                     return f"{objects.url} has {key.short}, but {not_believed(signer)}"
-    elif (index := read_index(objects)) and not index.is_believed(trusted):
-        return f"the index of {objects.url}: {not_believed(index.signer)}"
+    elif (index := read_index(objects)) and index.signers and not index.signers & trusted.keys.keys():
+        return f"{objects.url} has entries, but of one {not_believed(min(index.signers))}"
     return ""

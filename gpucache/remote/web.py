@@ -114,7 +114,6 @@ class WebObjects:
     lists = False
     served = True
     writes = False
-    is_own_folder = False
 
     def __init__(self, url: SplitResult, limits: Limits) -> None:
         self._place = (url.scheme, url.netloc.rpartition("@")[2])

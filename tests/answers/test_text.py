@@ -113,7 +113,7 @@ def _pushed(
 def _pulled(
     *found: Pulled | Immovable | Unsound, shown: bool = False, whole: bool = False
 ) -> Iterator[Block]:
-    summary = PullSummary(unchecked=shown)
+    summary = PullSummary()
     rows = list(summary.of(found))
     return transfer.pull(rows if shown or whole else (), summary, whole=whole)
 

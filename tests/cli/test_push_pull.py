@@ -27,7 +27,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
         EXAMPLES[system].make(tmp_path / system, 3)
     monkeypatch.chdir(tmp_path)
     assert run("key", "ci.key").code == 0
-    monkeypatch.setenv("GPUCACHE_TRUSTED_KEYS", "ci.key.pub")
+    monkeypatch.setenv("GPUCACHE_TRUSTED_KEYS", str(tmp_path / "ci.key.pub"))
     Path("store").mkdir()
     Path("store").chmod(0o777)
     return tmp_path
@@ -100,21 +100,26 @@ def test_pull_to_a_new_directory_writes_its_file_though_nothing_was_pulled(
 def test_what_no_trusted_key_signed_is_not_pulled(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a finding with its remedy; --unsigned accepts it and says so, and push says it beforehand."""
+    """It is a finding with its remedy; a push without a key makes one, which its user trusts."""
     pushed = run("push", "store", "--cache", "cupy:cupy")
-    assert pushed.code == 0 and "gpucache key FILE" in pushed.err
-    refused = run("pull", "store", "--cache", "cupy:new")
-    assert refused.code == 3 and "--unsigned" in refused.out and not (here / "new").exists()
-    assert run("pull", "store", "--cache", "cupy:new", "--best-effort").code == 0
-    accepted = run("pull", "store", "--cache", "cupy:new", "--unsigned")
-    assert accepted.code == 0 and "signatures were not checked" in accepted.out
-    monkeypatch.setenv("GPUCACHE_SIGNING_KEY", "ci.key")
-    signed = run("push", "store", "--cache", "cupy:cupy")
-    assert "3 entries sent" in signed.out and signed.err == ""
-    assert run("pull", "store", "--cache", "cupy:signed").code == 0
-    Path("store").chmod(0o700)  # a directory of one's own is trusted as one's caches are
-    own = run("pull", "store", "--cache", "cupy:other")
+    assert pushed.code == 0 and "3 entries sent" in pushed.out
+    key = Path.home() / ".config/gpucache/key"
+    assert f"made the key {key}" in pushed.err and "GPUCACHE_TRUSTED_KEYS=" in pushed.err
+    own = run("pull", "store", "--cache", "cupy:own")
     assert own.code == 0 and "3 entries pulled" in own.out
+    key.rename(here / "moved")
+    refused = run("pull", "store", "--cache", "cupy:new")
+    assert refused.code == 3 and "not trusted" in refused.out and not (here / "new").exists()
+    assert run("pull", "store", "--cache", "cupy:new", "--best-effort").code == 0
+    verified = run("verify", "store")
+    assert verified.code == 3 and "untrusted" in verified.out
+
+
+def test_a_dry_run_makes_no_key(run: Run, here: Path) -> None:
+    """It shows the plan of a push as with the key that the push would make."""
+    answer = run("push", "store", "--cache", "cupy:cupy", "--dry-run")
+    assert answer.code == 0 and "3 entries would be sent" in answer.out
+    assert not (Path.home() / ".config/gpucache").exists()
 
 
 def test_entries_for_another_machine_are_listed_by_the_fact_that_differs(run: Run, here: Path) -> None:

@@ -79,6 +79,8 @@ def test_pulled_entries_of_opencv_are_where_it_looks_afterwards(
     for name in ("opencv", "taichi"):
         EXAMPLES[name].make(tmp_path / name)
     caches = [f"--cache={name}:{tmp_path / name}" for name in ("opencv", "taichi")]
+    assert main(["key", str(tmp_path / "key"), "--quiet"]) == 0
+    monkeypatch.setenv("GPUCACHE_SIGNING_KEY", str(tmp_path / "key"))
     assert main(["push", str(tmp_path / "store"), *caches, "--quiet"]) == 0
     monkeypatch.setattr("gpucache.caches.systems._OPENCV_SHARED", tmp_path / "shared")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -86,7 +88,7 @@ def test_pulled_entries_of_opencv_are_where_it_looks_afterwards(
     (tmp_path / "home").mkdir()
     profile = tmp_path / "none.json"
     profile.write_bytes(encode_profile(Profile((), {})))
-    words = ("--cache", "opencv", "--cache", "taichi", "--unsigned", "--device-profile", str(profile))
+    words = ("--cache", "opencv", "--cache", "taichi", "--device-profile", str(profile))
     assert _summary(capsys, "pull", str(tmp_path / "store"), *words)["pulled"] == 6
     (opencv,) = load_system("opencv").locations(os.environ)
     assert list(Path(opencv.root).rglob("*.bin")) and not (tmp_path / "shared").exists()

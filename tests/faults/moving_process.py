@@ -225,7 +225,7 @@ def _pull(fleet: Fleet, machine: str, done: Path) -> Iterator[str]:
 
 def _merge(fleet: Fleet, done: Path) -> Iterator[str]:
     while not done.exists():
-        catalogue.finish_catalogue(fleet.store, fleet.key)
+        catalogue.finish_catalogue(fleet.store)
     yield from ()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpucache.remote.signing import PublicKey, make_pair
+from gpucache.remote.signing import PublicKey, load_signing_key, make_pair
 from tests.children import run_text
 from tests.patience import PATIENCE_S, TIME_OUT_MS
 
@@ -39,13 +39,7 @@ class Fleet:
     def key(self, name: str = "ci") -> PublicKey:
         """A pair of keys, made once: the secret one is the file of its name."""
         path = self.place / name
-        public = self.place / f"{name}.pub"
-        if not path.exists():
-            return make_pair(path)
-        from gpucache.remote.signing import read_trusted
-
-        (key,) = read_trusted(str(public)).keys.values()
-        return key
+        return load_signing_key(path).public if path.exists() else make_pair(path)
 
     def others(self) -> None:
         """Let another user write to the store, so that only signatures count."""

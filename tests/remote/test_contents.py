@@ -29,7 +29,7 @@ def _filled(fleet: Fleet) -> Fleet:
 
 
 def _caches(fleet: Fleet) -> Sequence[Cache]:
-    return stored_caches(fleet.store, fleet.trusted, fleet.key, unsigned=False)
+    return stored_caches(fleet.store, fleet.trusted)
 
 
 def _evict(fleet: Fleet, limits: Limits) -> EvictSummary:
@@ -83,8 +83,7 @@ def test_damage_is_found_repaired_and_pushed_again(filled: Fleet) -> None:
 
 def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
     """Many machines share the store; a signer that one does not trust may be another's."""
-    [cache, *_] = stored_caches(filled.store, TrustedKeys({}), None, unsigned=False)
-    cache._contents.unsigned = False  # type: ignore[attr-defined]
+    [cache, *_] = stored_caches(filled.store, TrustedKeys({}))
     entry = first(cache)
     checked = cache.check(entry)
     assert [one.kind.value for one in checked.findings] == ["untrusted"]

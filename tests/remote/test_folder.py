@@ -12,31 +12,6 @@ _DAY_NS = 24 * 3600 * 10**9
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX modes")
 
 
-@pytest.mark.parametrize("part", ["", "catalogues", "entries", "entries/ab"])
-def test_a_directory_that_others_can_write_to_is_nobodys_own(tmp_path: Path, part: str) -> None:
-    """A directory with such a directory in it is not one's own either: anybody could add unsigned entries."""
-    store = tmp_path / "store"
-    for name in ("catalogues", "entries/ab", "blobs/ab"):
-        (store / name).mkdir(parents=True)
-    for path in (store, *store.rglob("*")):
-        path.chmod(0o755)
-    assert open_objects(str(store)).is_own_folder
-    (store / part).chmod(0o775)
-    assert not open_objects(str(store)).is_own_folder
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-def test_a_directory_of_somebody_else_is_nobodys_own(tmp_path: Path) -> None:
-    """A directory that contains another user's directory is not one's own either."""
-    store = tmp_path / "store"
-    (store / "catalogues").mkdir(parents=True)
-    for path in (store / "catalogues", store):
-        assert open_objects(str(store)).is_own_folder
-        os.chown(path, 65534, -1)
-        assert not open_objects(str(store)).is_own_folder
-        os.chown(path, 0, -1)
-
-
 def test_what_killed_writers_left_is_removed_after_an_hour(tmp_path: Path) -> None:
     """The first write of a process removes them, by the file system's clock, and nothing else."""
     list(open_objects(str(tmp_path)).create([("a/b", b"1")]))

@@ -61,7 +61,7 @@ def test_a_forged_line_of_the_same_entry_hides_nothing(fleet: Fleet, system: str
     for number in range(40):
         _catalogued(fleet, *forged, _junk(_lines(fleet)[0], program=f"{number}"))
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
-    finish_catalogue(fleet.store, fleet.key)
+    finish_catalogue(fleet.store)
     assert len(list((fleet.place / "store" / "catalogues").iterdir())) == 1
     assert _results(fleet.pull(fleet.cache("c", system), trusted=fleet.trusted)) == ["pulled"] * 3
 
@@ -120,8 +120,6 @@ def test_an_older_object_of_the_same_own_entry_is_sound(fleet: Fleet) -> None:
 class _Odd:
     """A store that another process lists or reads at the same time."""
 
-    is_own_folder = False
-
     def __init__(self, store: Objects, before_read: Callable[[], object]) -> None:
         self._store = store
         self._before = before_read
@@ -156,7 +154,7 @@ def test_catalogues_that_are_merged_while_they_are_read_lose_nothing(
         assert _results(list(pushed)) == ["sent"]
     assert len(list((fleet.place / "store" / "catalogues").iterdir())) == 3
     monkeypatch.setattr(catalogues, "_MANY", 1)
-    odd: Any = _Odd(fleet.store, lambda: finish_catalogue(fleet.store, fleet.key))
+    odd: Any = _Odd(fleet.store, lambda: finish_catalogue(fleet.store))
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted, store=odd)) == ["pulled"] * 3
 
 
@@ -173,30 +171,6 @@ def test_a_listing_goes_on_when_an_object_goes_away(fleet: Fleet, monkeypatch: p
 
     monkeypatch.setattr(Path, "lstat", gone)
     assert len(list(store.listed("blobs/"))) == 19
-
-
-def test_a_push_without_a_key_keeps_a_signed_index(fleet: Fleet) -> None:
-    """Readers of a server without listings still find the signed entries."""
-    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
-    index = (fleet.place / "store" / "index").read_bytes()
-    fleet.push(fleet.make("b", "jax"), key=None)
-    assert (fleet.place / "store" / "index").read_bytes() == index
-
-
-def test_a_push_names_what_programs_sent_unsigned(fleet: Fleet) -> None:
-    """A reader that lists nothing is told about it, as any other reader is."""
-    fleet.push(fleet.make("a", "gpucache"), key=None)
-    for one in ("catalogues", "index"):
-        (fleet.place / "store" / one).rename(fleet.place / one)
-    fleet.push(fleet.make("b", "gpucache"), key=fleet.key)
-    index = catalogues.read_index(fleet.store)
-    assert index is not None
-    lines = [
-        parse_line(line)
-        for name in index.catalogues
-        for line in (fleet.place / "store" / name).read_bytes().splitlines(keepends=True)
-    ]
-    assert sorted(one.signer for one in lines) == [""] * 3 + [fleet.key.public.id] * 3
 
 
 def _replaced(path: Path, what: str) -> None:
@@ -369,8 +343,8 @@ def test_texts_of_a_store_are_shown_safely(fleet: Fleet) -> None:
     facts = tuple((f"{evil}{number}", evil * 100) for number in range(64))
     record = Record("cupy", evil, (_FILE,), facts, program=evil, target=evil, kind=evil)
     fleet.push(fleet.make("a", "cupy", 1), key=fleet.key)
-    for key in (fleet.key, None):
-        _catalogued(fleet, signed(record, key).line)
+    for one in (signed(record, fleet.key), Signed(record)):
+        _catalogued(fleet, one.line)
     (fleet.place / "store" / "catalogues" / "x\x1b[2J\n").write_bytes(b"x")
     summary = PullSummary()
     shown = list(summary.of(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)))  # type: ignore[arg-type]

@@ -147,7 +147,7 @@ def test_a_web_server_serves_what_a_directory_contains(tmp_path: Path) -> None:
     assert all(dict(folder.create(made.items())).values())
     with nginx(tmp_path / "store", tmp_path) as url, closing(open_objects(f"{url}/deep/")) as web:
         assert web.url == f"{url}/deep"
-        assert not web.lists and not web.writes and not web.is_own_folder
+        assert not web.lists and not web.writes
         assert dict(web.read([*made, "blobs"[:-1]], 3_000_000)) == made | {"blob": None}
         assert dict(web.read(["blobs/ab/one"], 2_999_999)) == {"blobs/ab/one": None}
         with pytest.raises(RemoteError):

@@ -17,8 +17,8 @@ from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import encode as encode_file
 
 
-def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
-    """Name and bytes of an entry's object, signed with a key, or without one unsigned."""
+def encode(entry: PortableEntry, key: SigningKey) -> tuple[str, bytes]:
+    """Name and bytes of an entry's object, signed with a key."""
     return object_of(signed(record_of(entry), key), entry)
 
 
@@ -85,8 +85,10 @@ def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong
         "mode": entry._replace(files=(file._replace(mode=0o644),)),
         "files": entry._replace(files=(file, PortableFile("v1/more", b"", 0o600))),
     }
-    key = {"signer": other, "unsigned": None}.get(wrong, made.key)
-    line = signed(record_of(changes.get(wrong, entry)), key).line
+    record = record_of(changes.get(wrong, entry))
+    line = signed(record, other if wrong == "signer" else made.key).line
+    if wrong == "unsigned":
+        line = Signed(record).line
     with pytest.raises(FormatError):
         made.decoded(line + made.file + b"x" * (wrong == "more"))
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, PushResult, Unsound
@@ -19,6 +19,7 @@ from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects, open_objects
 from gpucache.remote.pull import pull
 from gpucache.remote.push import push
+from gpucache.remote.records import parse_line
 from gpucache.remote.signing import SigningKey, TrustedKeys, load_signing_key, make_pair, read_trusted
 from tests.contracts.examples import EXAMPLES, open_example
 
@@ -51,7 +52,7 @@ class Fleet:
         EXAMPLES[system].make(self.place / machine / system, entries)
         return self.cache(machine, system)
 
-    def push(self, *caches: Cache, key: SigningKey | None, dry_run: bool = False) -> list[object]:
+    def push(self, *caches: Cache, key: SigningKey, dry_run: bool = False) -> list[object]:
         """Push all of some caches."""
         selected = [(cache, list(cache.scan())) for cache in caches]
         return list(
@@ -70,35 +71,23 @@ class Fleet:
         self,
         *caches: Cache,
         trusted: TrustedKeys,
-        unsigned: bool = False,
         machine: Machine = Machine(),  # noqa: B008 - frozen
         store: Objects | None = None,
         dry_run: bool = False,
+        pickles: bool = True,
     ) -> list[object]:
         """Pull into some caches."""
         return list(
             pull(
-                store or cast("Objects", _Public(self.store)),
+                store or self.store,
                 caches,
                 trusted=trusted,
-                unsigned=unsigned,
+                pickles=pickles,
                 machine=lambda _: machine,
                 dry_run=dry_run,
                 progress=lambda *_: None,
             )
         )
-
-
-class _Public:
-    """A store that is not one's own directory, so that signatures count."""
-
-    def __init__(self, store: Objects) -> None:
-        self._store = store
-
-    is_own_folder = False
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
 
 
 @pytest.fixture(name="fleet")
@@ -159,22 +148,43 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, system: str) -> None:
     assert not list(fleet.cache("b", system).scan())
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_what_nobody_signed_stays_away(fleet: Fleet, system: str) -> None:
-    """Without a trusted signature nothing is written, unless requested or the store is one's own."""
-    fleet.push(fleet.make("a", system), key=None)
-    here = fleet.cache("b", system)
-    assert _results(fleet.pull(here, trusted=fleet.trusted)) == ["unsigned"] * 3
-    assert not list(here.scan())
-    assert _results(fleet.pull(here, trusted=fleet.trusted, unsigned=True)) == ["pulled"] * 3
-    again = fleet.cache("c", system)
-    assert _results(fleet.pull(again, trusted=fleet.trusted, store=fleet.store)) == ["pulled"] * 3
-
-
 def test_a_revoked_key_is_not_believed(fleet: Fleet) -> None:
     """A key that was removed from the trusted ones no longer counts."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=TrustedKeys({}))) == ["unsigned"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_push_signs_what_a_store_has_unsigned(fleet: Fleet, system: str) -> None:
+    """Nobody pulls entries without a signature; the machine that has them signs them by another push."""
+    fleet.push(fleet.make("a", system), key=fleet.key)
+    store = fleet.place / "store"
+    for path in [one for one in store.rglob("*") if one.is_file() and one.parent.parent != store / "blobs"]:
+        lines = [replace(parse_line(line), signer="", signature="") for line in _records(path)]
+        rest = path.read_bytes().partition(b"\n")[2] if path.parent.parent.name == "entries" else b""
+        path.unlink()
+        data = b"".join(one.line for one in lines) + rest
+        if path.parent.name == "catalogues":
+            (path.parent / sha256(data).hexdigest()).write_bytes(data)
+        elif lines:
+            path.with_name(f"{lines[0].record.key}-unsigned").write_bytes(data)
+    assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["unsigned"] * 3
+    assert _results(fleet.push(fleet.cache("a", system), key=fleet.key)) == ["sent"] * 3
+    assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
+
+
+def _records(path: Path) -> list[bytes]:
+    lines = path.read_bytes().splitlines(keepends=True)
+    return lines if path.parent.name == "catalogues" else lines[: path.name != "index"]
+
+
+def test_entries_that_programs_unpickle_are_pulled_on_request_alone(fleet: Fleet) -> None:
+    """A signer could run code in every program that loads them; push and pull tell so."""
+    assert "--pickles" in str(fleet.push(fleet.make("a", "pytools"), key=fleet.key))
+    here = fleet.cache("b", "pytools")
+    [outcome] = fleet.pull(here, trusted=fleet.trusted, pickles=False)
+    assert isinstance(outcome, Immovable) and "--pickles" in outcome.reason and not list(here.scan())
+    assert set(_results(fleet.pull(here, trusted=fleet.trusted))) == {"pulled"}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -1,6 +1,8 @@
 """Records: which are signed, which are trusted, and which every reader refuses."""
 
+import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,14 @@ import pytest
 from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.errors import FormatError, UsageError
 from gpucache.remote.records import Signed, entry_of, parse_line, record_of, signed
-from gpucache.remote.signing import SigningKey, TrustedKeys, load_signing_key, make_pair, read_trusted
+from gpucache.remote.signing import (
+    SigningKey,
+    TrustedKeys,
+    load_signing_key,
+    make_pair,
+    read_trusted,
+    signing_key,
+)
 
 _ENTRY = PortableEntry(
     "triton",
@@ -118,6 +127,41 @@ def test_trusted_keys_are_lines_or_files_of_lines(tmp_path: Path) -> None:
     assert set(read_trusted(f"{one.text} {tmp_path}/two.pub").keys) == {one.id, two.id}
     with pytest.raises(UsageError, match="nothing-here"):
         read_trusted("nothing-here")
+
+
+def test_a_trusted_key_is_read_from_a_file_of_this_user_alone(tmp_path: Path) -> None:
+    """Neither others' writing nor the current directory decides who is trusted."""
+    make_pair(tmp_path / "ci")
+    file = tmp_path / "ci.pub"
+    file.chmod(0o666)
+    with pytest.raises(UsageError, match=f"run: chmod go-w {file}"):
+        read_trusted(str(file))
+    file.chmod(0o644)
+    with contextlib.chdir(tmp_path):
+        with pytest.raises(UsageError, match=f"write {file}"):
+            read_trusted("ci.pub")
+        with pytest.raises(UsageError, match=f"write {tmp_path}/ci"):
+            signing_key(Path("ci"), make=False)
+        with pytest.raises(UsageError, match=r"missing\.pub .*No such file"):
+            read_trusted("missing.pub")
+    if os.name == "posix" and os.geteuid() == 0:
+        for path in (file, tmp_path / "ci"):
+            os.chown(path, 65534, -1)
+        with pytest.raises(UsageError, match="belongs to another user"):
+            read_trusted(str(file))
+        with pytest.raises(UsageError, match="belongs to another user"):
+            load_signing_key(tmp_path / "ci")
+
+
+def test_the_own_key_is_trusted(tmp_path: Path) -> None:
+    """It is the one that a variable names, or that of the user's configuration."""
+    assert not read_trusted("").keys
+    own, made = signing_key(None, make=True)
+    assert made and set(read_trusted("").keys) == {own.public.id}
+    again, made = signing_key(None, make=True)
+    assert not made and again.public == own.public
+    other = make_pair(tmp_path / "ci")
+    assert set(read_trusted("", tmp_path / "ci").keys) == {other.id}
 
 
 def test_a_secret_and_a_public_key_are_not_taken_for_each_other(tmp_path: Path) -> None:

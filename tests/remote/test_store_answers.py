@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self, fleet: Fleet, **settings: object) -> None:
         self.told: list[str] = []
-        trusted = str(settings.pop("trusted", fleet.key().text))
+        trusted = str(settings.pop("trusted")) if "trusted" in settings else fleet.key().text
         signing = settings.pop("signing", None)
         remote = Remote(**{"url": str(fleet.store), **settings})  # type: ignore[arg-type]
         self.store = RemoteStore(remote, trusted, Path(str(signing)) if signing else None, self.told.append)
@@ -185,7 +185,7 @@ def test_a_miss_in_a_store_that_is_none_is_one_warning(fleet: Fleet) -> None:
     """A directory that does not exist is named, also where sending makes it; one with entries is not."""
     wrong = str(fleet.place / "nosuch")
     for writes in (False, True):
-        [sentence] = _missed(fleet, url=wrong, writes=writes)
+        [sentence] = _missed(fleet, url=wrong, writes=writes, signing=fleet.place / "ci")
         assert f"{wrong} is not a store" in sentence
     path = _put(fleet, made_entry("-O1"))
     assert _missed(fleet) == [] and path.exists()
@@ -208,7 +208,7 @@ def test_a_miss_in_a_web_server_without_a_store_is_one_warning(fleet: Fleet) -> 
         index = (fleet.store / "index").read_text()
         replies["index"] = f"HTTP/1.1 200 OK\r\nContent-Length: {len(index)}\r\n\r\n{index}"
         [sentence] = _missed(fleet, url=server.url)
-        assert f"signed by the key {fleet.key('eve').id}, which is not trusted" in sentence
+        assert f"it is signed by the key {fleet.key('eve').id}, which is not trusted" in sentence
 
 
 def test_a_miss_for_a_key_that_is_not_trusted_is_one_warning(fleet: Fleet) -> None:
@@ -236,37 +236,43 @@ def test_what_is_sent_is_in_the_index_of_the_store(fleet: Fleet) -> None:
     assert all(one.is_believed(trusted) for one in found.records.values())
 
 
-def test_what_is_sent_unsigned_to_an_own_directory_is_one_warning(fleet: Fleet) -> None:
-    """The entries are sent, as this user believes them there, and the sentence names the remedy."""
-    fleet.store.chmod(0o700)
-    machine = Machine(fleet, writes=True)
-    for entry in (_ONE, _OTHER):
-        machine.store.send(entry)
-        machine.store.flush()
-    [sentence] = machine.told
-    assert "not signed" in sentence and "gpucache key FILE" in sentence
-    assert len(fleet.objects()) == 2 and machine.store.writes
-
-
 def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
-    """It is reported once that nothing is trusted, but entries are sent."""
+    """Its own key is trusted: what it sent comes back."""
     machine = Machine(fleet, trusted="", writes=True, signing=fleet.place / "ci")
     fleet.key()
     assert machine.finds(_ONE.key) == [False]
     machine.store.send(_ONE)
     machine.store.flush()
     assert len(fleet.objects()) == 1
-    assert len(machine.told) == 1
+    assert machine.finds(_ONE.key) == [True]
+    assert machine.told == []
 
 
-@pytest.mark.parametrize("how", ["no key", "a public key", "no file", "open to others", "cannot be written"])
+def test_a_key_is_made_for_a_directory_alone(fleet: Fleet, silent: Silent) -> None:
+    """It is the user's alone, and is told once; a store elsewhere is sent nothing without a named key."""
+    machine = Machine(fleet, trusted="", writes=True)
+    for entry in (_ONE, _OTHER):
+        machine.store.send(entry)
+        machine.store.flush()
+    [sentence] = machine.told
+    place = Path.home() / ".config" / "gpucache" / "key"
+    assert str(place) in sentence and place.stat().st_mode & 0o777 == 0o600
+    again = Machine(fleet, trusted="")
+    assert again.finds(_ONE.key, _OTHER.key) == [True, True] and again.told == []
+    place.unlink()
+    there = Machine(fleet, url=f"oci://{silent.address}/team", trusted="", writes=True)
+    there.store.send(_ONE)
+    there.store.flush()
+    [sentence] = there.told
+    assert "gpucache key FILE" in sentence and silent.connections == [] and not place.exists()
+
+
+@pytest.mark.parametrize("how", ["a public key", "no file", "open to others", "cannot be written"])
 def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
     """Nothing is sent unsigned or in part, and no error reaches the program."""
     fleet.key()
-    signing: Path | None = fleet.place / "ci"
-    if how == "no key":
-        signing = None
-    elif how == "a public key":
+    signing = fleet.place / "ci"
+    if how == "a public key":
         signing = fleet.place / "ci.pub"
     elif how == "no file":
         signing = fleet.place / "nothing"
@@ -275,7 +281,7 @@ def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
     else:
         fleet.store.rmdir()
         fleet.store.write_text("")
-    machine = Machine(fleet, writes=True, signing=signing)
+    machine = Machine(fleet, writes=True, signing=signing, trusted="")
     for _ in range(3):
         machine.store.send(_ONE)
         machine.store.flush()

@@ -60,7 +60,11 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     barred_by_links = False
     distribution = "pyopencl"
     moving = Moving(
-        tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION, Fact.DRIVER)
+        tried=True,
+        tells="paths and source text",
+        sources=True,
+        pickles=True,
+        untold=(Fact.VERSION, Fact.DRIVER),
     )
     leaves_to_owner = False
     """PyOpenCL unpickles the files of an entry, whichever user wrote them."""
