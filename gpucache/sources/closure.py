@@ -288,6 +288,10 @@ class _Walk:
             renamed=any(text.renames for _, text in texts),
             conditions=conditions,
         )
+        if words is None:
+            raise UncacheableError(
+                "a header is included through a macro that only the compiler can expand; " + self._name_them
+            )
         known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
         roots = self._roots([file for file, _ in asking])
         if self._candidates == (list(roots), words, known):

@@ -27,6 +27,7 @@ DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", 
 # Compilers define such macros, some of them as words or as nothing: __SIZE_TYPE__, __USER_LABEL_PREFIX__.
 # A word with other letters may be defined with universal character names.
 _OF_COMPILER = re.compile(rb"__\w+__|[\w$]*[\x80-\xff][\w$\x80-\xff]*")
+_UNIVERSAL = re.compile(rb"\\[uUN]")
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 RENAMED = b"_cl_"
 
@@ -39,8 +40,6 @@ class MacroWords:
     signs: frozenset[int]
     upward: bool
     """Whether a name may contain ``..``."""
-    anything: bool
-    """Whether a name may have any word: of a macro of the compiler's own, or one that is not understood."""
     _known: dict[bytes, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -50,8 +49,6 @@ class MacroWords:
 
     def allows(self, component: bytes) -> bool:
         """Whether one part of a path, between slashes, can be made of these words and characters."""
-        if self.anything:
-            return True
         if not self.signs.issuperset(WORD.sub(b"", component)):
             return False
         return all(map(self._makes, WORD.findall(component)))
@@ -82,8 +79,8 @@ def macro_words(
     *,
     renamed: bool = False,
     conditions: Collection[bytes] = (),
-) -> MacroWords:
-    """The words of includes through macros.
+) -> MacroWords | None:
+    """The words of includes through macros; None if one may have any word, such as of a compiler's macro.
 
     ``asked`` are the operands of these includes, and ``names`` the paths that ``__FILE__`` may expand to,
     unless they are ``renamed`` by ``#line``. Those among ``conditions`` have words besides a header's name.
@@ -110,10 +107,15 @@ def macro_words(
     dots = (text.strip(b' \t"<>()') for text in reached)
     upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
     includes = [operand for operand in asked if operand not in conditions]
-    named = words if len(includes) == len(asked) else macro_words(includes, macros, names).words
-    own = any(_OF_COMPILER.fullmatch(word) and word not in macros for word in named - FILE_NAMES)
-    anything = own or ord("\\") in signs or (renamed and not words.isdisjoint(FILE_NAMES))
-    return MacroWords(frozenset(words), signs, upward, anything)
+    if len(includes) < len(asked) and includes and macro_words(includes, macros, names) is None:
+        return None
+    own = len(includes) == len(asked) and any(
+        _OF_COMPILER.fullmatch(word) and word not in macros for word in words - FILE_NAMES
+    )
+    letters = any(_UNIVERSAL.search(text) for text in reached)
+    if own or letters or (renamed and not words.isdisjoint(FILE_NAMES)):
+        return None
+    return MacroWords(frozenset(words), signs, upward)
 
 
 def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:

@@ -135,7 +135,11 @@ _TRIGRAPHS = ((b"??=", b"#"), (b"??/", b"\\"), (b"??'", b"^"))
 
 _DIRECTIVE = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
-    rb"(include(?:_next)?|import|embed|if|elif|define)\b" + _BLANK + rb"*([^\n]*)"
+    rb"(include(?:_next)?|import|embed|if|elif|define)\b(?!"
+    + _UNICODE_BLANK.pattern
+    + rb")"
+    + _BLANK
+    + rb"*([^\n]*)"
 )
 _LINE = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:line\b|\d)")
 # No macro sees these: directives with a literal header, and messages. Definitions with ## are read by

@@ -577,10 +577,18 @@ def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
         b"#include __SOME_HEADER__",
     ],
 )
-def test_an_operand_that_is_not_understood_may_be_any_file(tree: Tree, text: bytes) -> None:
+def test_an_operand_that_only_the_compiler_understands_is_uncacheable(tree: Tree, text: bytes) -> None:
     """A name in other letters, of ``#line``, or of a macro that only the compiler defines."""
     root = tree({"a/m.h": b"m", "a/unsigned long.h": b"l"})
-    assert {one.name for one in _closure(text, root, "a").includes} >= {"m.h", "unsigned long.h"}
+    assert "that only the compiler can expand" in (_closure(text, root, "a").uncacheable or "")
+
+
+def test_a_directive_and_a_no_break_space_are_not_an_include_through_a_macro(tree: Tree) -> None:
+    """The name is that of a header where the space is a blank; elsewhere the directive has another name."""
+    root = tree({"a/m.h": b"m", "a/n.h": b"n"})
+    closure = _closure("#include\N{NO-BREAK SPACE}<m.h>".encode(), root, "a")
+    assert closure.includes == (Include("m.h", digest(b"m")),)
+    assert closure.uncacheable is None
 
 
 def test_a_letter_outside_ascii_in_a_name_is_found_however_it_is_written(tree: Tree) -> None:
