@@ -10,6 +10,7 @@ from gpucache.cli.caches import finish, open_named, open_store
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName, flag, valued
 from gpucache.cli.stores import refuse_stores, store_options
+from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
@@ -71,6 +72,8 @@ def push(
     summary, told = PushSummary(), list["Pushed"]()
     try:
         with closing(open_store(url)) as store, given().progress() as bar:
+            if not store.writes:
+                raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
             own, in_folder = own_key_place(), is_folder(store)
             made = False
             if key:

@@ -13,7 +13,7 @@ from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unso
 from gpucache.caches.interface import Cache
 from gpucache.caches.portable import ImmovableError
 from gpucache.caches.registry import OWN
-from gpucache.errors import FormatError, UsageError
+from gpucache.errors import FormatError
 from gpucache.remote import own_entries
 from gpucache.remote.catalogue import (
     Catalogue,
@@ -57,11 +57,9 @@ def push(
 ) -> Iterator[Outcome]:
     """The outcome of each selected entry.
 
-    Raises RemoteError if the store cannot be read or written, UsageError for one that can only be read.
+    Raises RemoteError if the store cannot be read or written.
     ``sources`` sends entries that contain source text, too.
     """
-    if not store.writes:
-        raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
     own = any(cache.name == OWN for cache, _ in selected)
     catalogue = read_catalogue(store, believed, strays=own)

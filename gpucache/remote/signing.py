@@ -200,27 +200,32 @@ def _named(file: Path | None) -> Path | None:
 
 def _secret(path: Path) -> tuple[str, bytes]:
     """The name and both halves of a secret key in a file of this user alone; raises UsageError."""
-    data = _contents(path, 0o077, "may read the secret key {0}; run: chmod 600 {0}")
+    data, status = _contents(path)
     try:
-        return _parsed(data, 2 * _KEY_BYTES)
+        found = _parsed(data, 2 * _KEY_BYTES)
     except ValueError:
         raise UsageError(_NOT_SECRET.format(path)) from None
+    _require_owner(path, status, 0o077, "may read the secret key {0}; run: chmod 600 {0}")
+    return found
 
 
-def _contents(path: Path, others: int, problem: str) -> str:
-    """The text of a file that belongs to this user or root, and on which others have none of some
-    permissions; raises UsageError."""
+def _contents(path: Path) -> tuple[str, os.stat_result]:
+    """The text of a file and its status; raises UsageError."""
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(fd, "rb") as file:
-            status, data = os.fstat(fd), file.read(_MOST_BYTES)
+            return file.read(_MOST_BYTES).decode("ascii", "replace"), os.fstat(fd)
     except OSError as error:
         raise os_errors.unreadable(f"the key {path}", error, "make one with 'gpucache key FILE'") from None
+
+
+def _require_owner(path: Path, status: os.stat_result, others: int, problem: str) -> None:
+    """Raise UsageError for a file that is not this user's or root's, or on which others have some of the
+    permissions."""
     if os.name == "posix" and status.st_uid not in (os.geteuid(), 0):
         raise UsageError(f"the key {path} belongs to another user; copy it to a file of your own")
     if os.name == "posix" and stat.S_IMODE(status.st_mode) & others:
         raise UsageError(f"other users {problem.format(path)}")
-    return data.decode("ascii", "replace")
 
 
 def _lines(word: str) -> list[str]:
@@ -235,7 +240,8 @@ def _lines(word: str) -> list[str]:
         raise UsageError(
             f"GPUCACHE_TRUSTED_KEYS: {word} depends on the current directory; write {path.absolute()}"
         )
-    text = _contents(path, 0o022, "can change the trusted keys in {0}; run: chmod go-w {0}")
+    text, status = _contents(path)
+    _require_owner(path, status, 0o022, "can change the trusted keys in {0}; run: chmod go-w {0}")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")] or [word]
 
 
