@@ -172,17 +172,17 @@ def test_whatever_the_server_does(bare: Run, shimmed: Run, tmp_path: Path, what:
 
 
 def test_a_server_that_ends_in_the_middle(bare: Run, shimmed: Run, keeper: NVRTCKeeper) -> None:
-    """The program goes on by itself."""
+    """The program goes on by itself. Reports are not counted, as no program waits for one to arrive."""
     plain = bare("plain")
 
-    left = iter(range(4))
+    left = iter(range(2))
 
     def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:
-        return b"" if next(left, None) is None else keeper(kind, fields)
+        return b"" if kind == Kind.COMPILE and next(left, None) is None else keeper(kind, fields)
 
     with Peer(answer) as peer:
         assert shimmed(peer, "plain") == plain
-        assert len(peer.heard) == 5
+        assert len(peer.of_kind(Kind.COMPILE)) == 3
 
 
 @pytest.mark.parametrize(
