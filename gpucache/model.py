@@ -70,10 +70,10 @@ class FindingKind(StrEnum):
     UNTRUSTED = "untrusted"
     """Another user could have written it, or it is a link."""
     STALE = "stale"
-    """No program finds it: its device has another driver or compiler, its interpreter is gone, or a
-    newer version of its owner came and it was not used since, and not for a week."""
+    """No program of this environment finds it, as its driver, compiler or interpreter is not here, or a newer
+    version of its owner came since; and no environment used it or others of its compiler for 30 days."""
     SUPERSEDED = "superseded"
-    """There is a newer entry for the same program, target and options."""
+    """There is a newer entry for the same program, target and options, and it was not used since."""
     ORPHAN = "orphan"
     """One half of a pair of files, or a record without its entry."""
     LEFTOVER = "leftover"

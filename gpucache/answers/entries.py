@@ -54,18 +54,17 @@ class CacheEntry(NamedTuple):
     compile_ns: int | None = None
     """The time that compiling it took; None if that is not stored."""
     producer: str = ""
-    """The program that made it, with its version, if no other version reads it and each use of it shows;
-    else empty."""
+    """The program that made it, with its version, if no other version reads it; else empty."""
     gone: str = ""
     """Its only reader, such as an interpreter, if that is not on this machine; empty if it is not known to
-    be missing, or if a use from elsewhere would not show."""
+    be missing."""
     place: str = ""
     """Distinguishes the place of its source from other places; empty if that is not known."""
     shows: bool | None = True
     """Whether its content, or its emptiness, shows that it is its owner's, None if it was not read. Otherwise
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
     uses_show: bool = True
-    """Whether ``last_used_ns`` tells each use: it does not where other users read, who cannot record it."""
+    """Whether uses show in ``last_used_ns``: not where other users or other machines read."""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 

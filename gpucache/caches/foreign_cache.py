@@ -346,11 +346,12 @@ class ForeignCache(Cache, Generic[T]):
         made = self._format
         try:
             if (damage := made.bars(item)) is None:
-                if (entry := made.look(item)) is None or not self._shows_uses:
-                    return entry and entry._replace(gone="")
+                if (entry := made.look(item)) is None:
+                    return None
                 # No local device determines the reader, but the program that made it.
                 told = () if entry.toolchain_identity else entry.toolchain
-                return entry._replace(producer=" ".join(part for pair in told if all(pair) for part in pair))
+                producer = " ".join(part for pair in told if all(pair) for part in pair)
+                return entry._replace(producer=producer, uses_show=self._shows_uses)
         except FileNotFoundError:
             return None
         except FormatError as error:

@@ -276,12 +276,12 @@ def _judged(entry: CacheEntry, whole: Entry) -> Checked:
 
 
 def _uses_show(store: DirectoryStore) -> bool:
-    """Whether no other user reads a root: their uses of it are not recorded."""
+    """Whether the uses of a root are recorded: not of one that is only read, here or by other users."""
     try:
         mode = store.root.joinpath(*ENTRIES).stat().st_mode
     except OSError:
-        return True
-    return not mode & (stat.S_IRGRP | stat.S_IROTH)
+        return store.writable
+    return store.writable and not mode & (stat.S_IRGRP | stat.S_IROTH)
 
 
 def _entry(scanned: ScannedEntry, uses_show: bool) -> CacheEntry:

@@ -72,10 +72,13 @@ def evict(
     what would be removed.
 
     \f
-    --stale judges by the compilers and drivers of this environment; what another environment that shares the
-    cache used within 30 days stays. --superseded keeps entries that were used since the newer one was made;
-    if another compiler or driver made that, 30 days must have passed as well. Neither selects anything in a
-    root that other users read, as their uses are not recorded.
+    --stale judges by the compilers, drivers and interpreters of this environment; entries of one that any
+    environment used within 30 days stay. --superseded keeps entries that were used since the newer one was
+    made, or within an hour before; if another compiler or driver made that, or if its source is no file, 30
+    days must have passed as well. Neither chooses anything where uses are not recorded: in a root that other
+    users read, on file systems without access times, and in a cache without a single use. Uses by
+    GPUCACHE_READ_ONLY and GPUCACHE_SYSTEM_DIRS, and from where the cache is mounted read-only, are not
+    recorded: give such readers a root made by warm --shared.
 
     With several caches, --max-size limits their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
@@ -125,7 +128,7 @@ def evict(
         given().show(text.evict_caches(list(zip(places, owns, strict=True))))
     else:
         given().show(told.done(summary))
-    given().say(*said, *summary.left)
+    given().say(*said, *summary.left, *filter(None, [eviction.unseen]))
     finish(opened, ExitCode.FINDINGS if summary.stay else ExitCode.DONE)
 
 

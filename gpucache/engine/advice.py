@@ -52,7 +52,7 @@ class _Trace(NamedTuple):
 
     created_ns: int
     was_read: bool
-    """Since it was made."""
+    """Whether it was read since it was made, or may have been."""
     digest: bytes
     """Its key."""
     payload: int
@@ -69,14 +69,18 @@ class Traces:
 
     def __init__(self) -> None:
         self._programs: defaultdict[tuple[str, str], bytearray] = defaultdict(bytearray)
+        self.shows_use = False
+        """Whether any entry was used since it was made: else nothing says that one was not."""
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and keeps a trace of each."""
         for entry in entries:
             if entry.program and not entry.damage:
                 made, key = entry.created_ns, bytes.fromhex(entry.key)
+                was_read = entry.last_used_ns > made
+                self.shows_use |= was_read and entry.uses_show
                 self._programs[entry.program, entry.target] += _PACKED.pack(
-                    made, entry.last_used_ns > made, key, hash(entry.payload_sha256)
+                    made, was_read or not entry.uses_show, key, hash(entry.payload_sha256)
                 )
             yield entry
 
@@ -102,7 +106,7 @@ def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
         if number < PROGRAMS_READ and len(own) > 1:
             yield from _twins(program, target, own, fields)
             yield from _restless(program, target, own, fields)
-        yield from _unread(program, target, own)
+        yield from _unread(program, target, own, shows_use=traces.shows_use)
 
 
 def looks_like(values: Sequence[str]) -> str:
@@ -157,14 +161,14 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
         yield Advice(AdviceKind.RESTLESS, program, target, text, tuple(always), keys)
 
 
-def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice]:
-    """Entries that were not read since they were made."""
+def _unread(program: str, target: str, own: Sequence[_Trace], *, shows_use: bool) -> Iterator[Advice]:
+    """Entries that were not read since they were made, if others were: else their uses may leave no trace."""
     unread = [trace for trace in own if not trace.was_read]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
         text = f"{len(own)} entries and none was ever hit: it grows without use"
         yield Advice(AdviceKind.GROWTH, program, target, text, (), keys)
-    elif unread:
+    elif unread and shows_use:
         text = f"{len(unread)} of {len(own)} entries were not read since they were made"
         yield Advice(AdviceKind.UNREAD, program, target, text, (), keys)
 

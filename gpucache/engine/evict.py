@@ -20,10 +20,10 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.selection import Opened, matches_program, matches_target
-from gpucache.engine.staleness import Ask, Origin, Origins, origin, superseded
+from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.model import Toolchain
-from gpucache.units import format_age, format_size
+from gpucache.units import format_age, format_list, format_size
 
 LOW_WATER = 0.8
 TYPICAL_NS = 200 * 10**6
@@ -37,6 +37,7 @@ _RANK = struct.Struct(">??d8sqQ")
 of its key, its size in bytes."""
 
 
+_BY_USE = "--stale and --superseded"
 _LEFT_SHOWN = 5
 """How many of the things that stay in a cache are reported one by one."""
 NOTHING_ASKED = (
@@ -94,6 +95,8 @@ class EvictPlan:
     """The sort key: the lowest goes first; None for the order in which they are read."""
     strip: Cache | None = None
     """The cache, if the binaries of its entries stay."""
+    unseen: bool = False
+    """Whether a rule that goes by uses chooses nothing, as no entry shows one."""
 
     def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
         """The entries that go; ``passed`` is called with each that stays.
@@ -166,15 +169,17 @@ def _filtered(
 ) -> list[EvictPlan]:
     """The entries that match all filters; without a filter all of a cache that has a limit, else none."""
     judged = [Origins() for _ in caches]
+    old: list[Callable[[CacheEntry], bool]] = []
     for origins, (entries, limits) in zip(judged, caches, strict=True):
-        if limits.stale:
+        if limits.stale and not limits.superseded:
             deque(origins.of(entries), maxlen=0)
+        old.append(origins.superseded(entries if limits.superseded else (), now_ns))
     here: Iterable[Toolchain] = ()
     if any(limits.stale for _, limits in caches):
         here = tuple(toolchains(entry for origins in judged for entry in origins.samples()))
     plans = []
-    for origins, (entries, limits) in zip(judged, caches, strict=True):
-        tests = _tests(entries, limits, now_ns, origins.stale(here, now_ns))
+    for origins, judge, (entries, limits) in zip(judged, old, caches, strict=True):
+        tests = _tests(limits, now_ns, origins.stale(here, now_ns), judge)
         rule = ", ".join(name for name, _ in tests)
         if limits.everything:
             rule = ALL
@@ -182,7 +187,9 @@ def _filtered(
             rule = f"over {format_size(limits.max_size_bytes)}"
         elif not tests and limits.keep_binaries:
             rule = "--keep-binaries"
-        plans.append(EvictPlan(entries, rule, _all_of([test for _, test in tests]) if rule else _none))
+        unseen = (limits.stale or limits.superseded) and origins.seen > 0 and not origins.used_ns
+        chooses = _all_of([test for _, test in tests]) if rule else _none
+        plans.append(EvictPlan(entries, rule, chooses, unseen=unseen))
     return plans
 
 
@@ -195,7 +202,7 @@ def _none(_: CacheEntry) -> bool:
 
 
 def _tests(
-    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, unread: Mapping[Origin, str]
+    limits: Limits, now_ns: int, unread: Mapping[Origin, str], old: Callable[[CacheEntry], bool]
 ) -> list[tuple[str, Callable[[CacheEntry], bool]]]:
     tests: list[tuple[str, Callable[[CacheEntry], bool]]] = []
     if limits.older_than_ns is not None:
@@ -204,7 +211,7 @@ def _tests(
             (f"unused for {format_age(limits.older_than_ns)}", lambda entry: entry.last_used_ns < oldest)
         )
     if limits.superseded:
-        tests.append(("superseded", superseded(entries, now_ns)))
+        tests.append(("superseded", old))
     if limits.stale:
         tests.append(("stale", lambda entry: origin(entry) in unread))
     for label, value in limits.unlike:
@@ -250,7 +257,7 @@ def _to_low_water(
         def chooses(entry: CacheEntry) -> bool:
             return one.chooses(entry) and order(entry) <= last
 
-        return EvictPlan(one.entries, one.rule, chooses, order)
+        return replace(one, chooses=chooses, order=order)
 
     return [bounded(one) for one in plans]
 
@@ -353,6 +360,12 @@ class Eviction:
             said += filter(None, [root.sweep(_max_size(self.asked, root), rule)])
         summary.left = self.left()
         summary.unread = self.opened.unread
+
+    @property
+    def unseen(self) -> str:
+        """A sentence about caches in which uses leave no trace, if a rule goes by them; else empty."""
+        names = format_list([*dict.fromkeys(cache.name for cache, one in self.plans if one.unseen)], 8)
+        return f"no use of an entry of {names} is recorded, so {_BY_USE} choose none" if names else ""
 
     def left(self) -> tuple[str, ...]:
         """With ``--all``: sentences about files that are not entries; they stay, as they may be another

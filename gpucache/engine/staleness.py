@@ -6,8 +6,12 @@ producer came later, and no entry of the older one was used since. None of them 
 environment or container may share the cache: so any use of the same toolchain within 30 days overrides them.
 
 An entry is superseded by a newer one of the same program, target and variant, unless it was used since that
-was made. If another toolchain made the newer one, which may be another environment's, 30 days must have
-passed as well.
+was made, or within an hour before: a program may build both. If another toolchain made the newer one, which
+may be another environment's, or if its source is no file, so that it may be another program of that name, 30
+days must have passed as well.
+
+Days without any use of the cache do not count for a toolchain: its environments may all have been at rest.
+In a cache where uses leave no trace, or none did yet, nothing is stale or superseded.
 """
 
 import struct
@@ -23,8 +27,9 @@ Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
 """Finds the toolchains that can show some entries to be stale."""
 UNUSED_NS = 30 * 86_400 * 10**9
 """The time without a use after which an environment that is not here counts as gone."""
-_RECORDED_NS = 60 * 10**9
-"""Uses within so long after a recorded one are not recorded."""
+_TOGETHER_NS = 3600 * 10**9
+"""Entries that were used within so long may be parts of one start; of our own, a use within a minute after
+another is not recorded."""
 _MADE = struct.Struct(">8sIqq")
 """A place's digest, the number of an origin, when its newest entry there was made, and its newest of those
 that are older than 30 days; 0 for none."""
@@ -80,6 +85,8 @@ class Origins:
     def __init__(self) -> None:
         self.found: dict[Origin, _Uses] = {}
         self.seen = 0
+        self.used_ns = 0
+        """The last use of any entry; 0 if no entry shows a use since it was made."""
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and counts them."""
@@ -93,6 +100,8 @@ class Origins:
                 uses.first_ns = entry.created_ns
             if entry.last_used_ns > uses.last_ns:
                 uses.last_ns = entry.last_used_ns
+            if entry.last_used_ns > max(self.used_ns, entry.created_ns) and entry.uses_show:
+                self.used_ns = entry.last_used_ns
             if not (entry.stays or entry.indivisible):
                 uses.entries += 1
                 uses.size_bytes += entry.size_bytes
@@ -114,16 +123,51 @@ class Origins:
 
     def stale(self, toolchains: Iterable[Toolchain], now_ns: int) -> Mapping[Origin, str]:
         """The origins that no program on this machine reads again, each with the reason, a clause."""
-        here = tuple(toolchains)
+        if not self.used_ns:
+            return {}
+        here, idle_ns = tuple(toolchains), max(now_ns - self.used_ns, 0)
         used: dict[tuple[tuple[str, str], ...], int] = {}
         for one, uses in self.found.items():
             used[one.compiler] = max(uses.last_ns, used.get(one.compiler, uses.last_ns))
         found = {}
         for one, uses in self.found.items():
             last_ns = max(uses.last_ns, used[one.compiler]) if one.toolchain else uses.last_ns
-            if uses.sample.uses_show and last_ns < now_ns - UNUSED_NS:
-                found[one] = self._why(one, uses, here, f"unused for {format_age(now_ns - last_ns)}")
+            unused_ns = now_ns - last_ns
+            if unused_ns - (idle_ns if one.toolchain_identity else 0) > UNUSED_NS:
+                found[one] = self._why(one, uses, here, f"unused for {format_age(unused_ns)}")
         return {one: why for one, why in found.items() if why}
+
+    def superseded(self, entries: Iterable[CacheEntry], now_ns: int) -> Callable[[CacheEntry], bool]:
+        """A test whether an entry was superseded by another of ``entries``, which pass through ``of`` once.
+
+        Sources in two places are two programs even with one name, as every project has its ``main.cl``; an
+        entry of an unknown place is compared with all. Some 200 bytes are kept for each program, target,
+        variant and place, and none of an entry that nothing can supersede.
+        """
+        made: dict[bytes, bytes] = {}
+        origins: dict[Origin, int] = {}
+        for entry in filter(_has_versions, self.of(entries)):
+            number = origins.setdefault(origin(entry), len(origins))
+            made_ns = entry.created_ns if entry.created_ns <= now_ns else 0  # a clock went back
+            settled = made_ns if made_ns <= now_ns - UNUSED_NS else 0
+            build = _digest(entry)
+            made[build] = _with(made.get(build, b""), (_place(entry), number, made_ns, settled))
+
+        def judge(entry: CacheEntry) -> bool:
+            if not self.used_ns or not _has_versions(entry):
+                return False
+            since_ns = max(entry.created_ns, entry.last_used_ns) + _TOGETHER_NS
+            place, number = _place(entry), origins.get(origin(entry))
+            for where, maker, newest, settled in _MADE.iter_unpack(made.get(_digest(entry), b"")):
+                if maker == number and place == where != _NOWHERE:
+                    found = newest > since_ns
+                else:
+                    found = since_ns < settled <= self.used_ns - UNUSED_NS
+                if found and (place == where or _NOWHERE in (place, where)):
+                    return True
+            return False
+
+        return judge
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
         """The number and size of the removable entries among them."""
@@ -157,44 +201,19 @@ def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
     return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)
 
 
-def superseded(entries: Iterable[CacheEntry], now_ns: int) -> Callable[[CacheEntry], bool]:
-    """A test whether an entry was superseded by another of ``entries``, which are walked once.
-
-    Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
-    of an unknown place is compared with all. Some 200 bytes are kept for each program, target, variant and
-    place, and none of an entry that nothing can supersede.
-    """
-    made: dict[bytes, bytes] = {}
-    origins: dict[Origin, int] = {}
-    before_ns = now_ns - UNUSED_NS
-    for entry in filter(_has_versions, entries):
-        build, place = _digest(entry), _place(entry)
-        number = origins.setdefault(origin(entry), len(origins))
-        newest, settled = entry.created_ns, entry.created_ns if entry.created_ns <= before_ns else 0
-        others = []
-        for other in _MADE.iter_unpack(made.get(build, b"")):
-            if other[:2] == (place, number):
-                newest, settled = max(newest, other[2]), max(settled, other[3])
-            else:
-                others.append(_MADE.pack(*other))
-        made[build] = b"".join([*others, _MADE.pack(place, number, newest, settled)])
-
-    def judge(entry: CacheEntry) -> bool:
-        if not _has_versions(entry) or not entry.uses_show:
-            return False
-        place, number = _place(entry), origins.get(origin(entry))
-        used_ns = entry.last_used_ns
-        since_ns = max(entry.created_ns, used_ns + _RECORDED_NS * (used_ns > entry.created_ns))
-        return any(
-            (newest if maker == number else settled) > since_ns
-            for where, maker, newest, settled in _MADE.iter_unpack(made.get(_digest(entry), b""))
-            if place == where or _NOWHERE in (place, where)
-        )
-
-    return judge
-
-
 _NOWHERE = bytes(8)
+
+
+def _with(made: bytes, own: tuple[bytes, int, int, int]) -> bytes:
+    """Records of ``_MADE`` with another one, which joins that of its place and origin."""
+    place, number, newest, settled = own
+    others = []
+    for other in _MADE.iter_unpack(made):
+        if other[:2] == (place, number):
+            newest, settled = max(newest, other[2]), max(settled, other[3])
+        else:
+            others.append(_MADE.pack(*other))
+    return b"".join([*others, _MADE.pack(place, number, newest, settled)])
 
 
 def _has_versions(entry: CacheEntry) -> bool:

@@ -6,14 +6,14 @@ this machine: superseded and stale ones.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from types import MappingProxyType
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.engine.selection import Opened
-from gpucache.engine.staleness import Ask, Origin, Origins, origin, superseded
+from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
@@ -46,9 +46,14 @@ def verify_caches(
     selected = opened.select(words)
     origins = [Origins() for _ in selected]
     now_ns = time.time_ns()
-    old = [superseded(one.of(own), now_ns) for one, (_, own) in zip(origins, selected, strict=True)]
-    done, total = 0, sum(one.seen for one in origins)
-    here = tuple(toolchains(entry for one in origins for entry in one.samples()))
+    old, total = [], 0
+    for of, (cache, own) in zip(origins, selected, strict=True):
+        # Entries that no word names may show that their toolchain is in use.
+        old.append(of.superseded(cache.scan() if words else own, now_ns))
+        total += len([*own]) if words else of.seen
+    done = 0
+    named = [own for _, own in selected] if words else [one.samples() for one in origins]
+    here = tuple(toolchains(chain(*named)))
     try:
         for (cache, entries), of, its in zip(selected, origins, old, strict=True):
             wrong: list[tuple[Checked, CacheEntry | None]] = []
@@ -156,6 +161,6 @@ def _known(checked: Checked, entry: CacheEntry, old: Judge, stale: Mapping[Origi
     if stale and (why := stale.get(origin(entry))):
         extra.append(Finding.about(entry, Problem(FindingKind.STALE, why)))
     if old(entry):
-        detail = "a newer entry has the same program, target and options"
+        detail = "a newer entry has the same program, target and options, and this one was not used since"
         extra.append(Finding.about(entry, Problem(FindingKind.SUPERSEDED, detail)))
     return checked._replace(findings=(*checked.findings, *extra)) if extra else checked

@@ -6,8 +6,10 @@ The machine's own OpenCL platforms are kept out: only Intel's runtime and PoCL a
 import contextlib
 import io
 import json
+import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,24 +251,38 @@ def entries() -> Callable[[Path], list[Path]]:
 
 
 def upgraded(root: Path, target: str) -> Entry:
-    """Publishes the entry of a target as one of 40 days ago, and gives that of an older toolchain.
+    """Publishes the entry of a target as one of 40 days ago, used now, and gives that of an older toolchain.
 
-    Neither was used since the older one was made, the day before.
+    That was made the day before and not used.
     """
     store, entry = entry_of(root, target)
-    day_ns = 86_400 * 10**9
-    made_ns = entry.head.created_ns - 40 * day_ns
-    store.publish(entry._replace(head=entry.head._replace(created_ns=made_ns)))
-    label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
+    of_compiler = (one for one in entry.head.toolchain if one[0] not in entry.head.toolchain_identity)
+    version_of(store, entry, 40, 0)
+    return version_of(store, entry, 41, 41, next(of_compiler))
+
+
+def version_of(
+    store: DirectoryStore, entry: Entry, made: float, used: float, other: tuple[str, str] | None = None
+) -> Entry:
+    """Publishes an entry as if made and last used so many days ago, with ``other`` as that of another value
+    of a key field."""
+    day_ns, now_ns = 86_400 * 10**9, time.time_ns()
+    head = entry.head._replace(
+        created_ns=now_ns - round(made * day_ns),
+        toolchain=tuple(
+            (label, "0.1" if (label, old) == other else old) for label, old in entry.head.toolchain
+        ),
+    )
     fields = tuple(
-        field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
+        field._replace(value="0.1") if (field.label, field.value) == other else field
         for field in entry.detail.key_fields
     )
-    toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
-    head = entry.head._replace(toolchain=toolchain, created_ns=made_ns - day_ns)
-    older = entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
-    store.publish(older)
-    return older
+    one = entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+    store.publish(one)
+    (path,) = store.root.rglob(f"{one.key}.gpc")
+    if used != made:
+        os.utime(path, ns=(now_ns - round(used * day_ns),) * 2)
+    return one
 
 
 def entry_of(root: Path, target: str) -> tuple[DirectoryStore, Entry]:

@@ -29,10 +29,10 @@ cl.Program(cl.Context([device]), "__kernel void f(__global int *a) { *a = %s; }"
 
 
 def _age(folder: Path, days: int) -> None:
-    """Let everything in a directory be made and last used so many days ago."""
+    """Let everything in a directory be made and, right afterwards, last used so many days ago."""
     then = time.time_ns() - days * DAY_NS
     for path in (folder, *folder.rglob("*")):
-        os.utime(path, ns=(then, then))
+        os.utime(path, ns=(then, then - 1))
 
 
 @pytest.fixture(scope="module")

@@ -153,6 +153,15 @@ def test_what_was_warmed_and_never_read_is_told() -> None:
     assert _filled("source", "ab", used=True).advice(AdviceKind.UNREAD) == []
 
 
+def test_what_readers_without_a_trace_may_hit_is_not_told() -> None:
+    """Where no use shows, as in a root that is only read, nothing says that an entry is unused."""
+    assert _filled("source", "ab").advice(AdviceKind.UNREAD) == []
+    shared = _filled("source", map(str, range(GROWTH_ENTRIES)))
+    shared.add({"source": "x"}, used=True)
+    shared.entries = [one._replace(uses_show=False) for one in shared.entries]
+    assert list(advise(shared.entries, shared.fields)) == []
+
+
 def test_few_key_fields_are_read_however_many_entries_there_are() -> None:
     """Reads are bounded over programs, and over the sets of twins of one program."""
     many = Cache()

@@ -191,8 +191,9 @@ def test_stale_is_only_what_this_machine_has_outgrown(
     """An entry is stale if its device is here with another driver only; an absent device is not stale."""
     used_ns = NOW_NS - 31 * DAY_NS
     entry = _entry("a", toolchain=fields, toolchain_identity=identity, last_used_ns=used_ns)
+    used = _entry("b", last_used_ns=NOW_NS, toolchain=(), toolchain_identity=())
     toolchains = [Toolchain("other", one, _IDENTITY) for one in here]
-    assert _removed(plan([entry], Limits(stale=True), NOW_NS, lambda _: toolchains)) == ["a"] * stale
+    assert _removed(plan([entry, used], Limits(stale=True), NOW_NS, lambda _: toolchains)) == ["a"] * stale
 
 
 @pytest.mark.parametrize(

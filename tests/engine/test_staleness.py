@@ -6,7 +6,7 @@ import pytest
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.inspect import Stale
-from gpucache.engine.staleness import Origins, origin, superseded
+from gpucache.engine.staleness import Origins, origin
 from gpucache.model import Toolchain
 
 DAY_NS = 86_400 * 10**9
@@ -16,7 +16,8 @@ OLD, NEW = (("device name", "D"), ("driver version", "1")), (("device name", "D"
 
 def _entry(made_days: int, used_days: int, **facts: object) -> CacheEntry:
     """An entry that was made and last used so many days ago."""
-    made, used = NOW_NS - made_days * DAY_NS, NOW_NS - used_days * DAY_NS
+    used = NOW_NS - used_days * DAY_NS
+    made = min(NOW_NS - made_days * DAY_NS, used - 1)
     return CacheEntry("triton", "k", "/p", 10, made, used)._replace(**facts)  # type: ignore[arg-type]
 
 
@@ -70,20 +71,31 @@ def test_another_owner_is_no_newer_version() -> None:
 def _built(
     made_days: float, used_days: float, by: tuple[tuple[str, str], ...], **facts: object
 ) -> CacheEntry:
-    """An entry of our own cache, made by a toolchain."""
+    """An entry of our own cache, made by a toolchain from a file."""
     made, used = (round(NOW_NS - days * DAY_NS) for days in (made_days, used_days))
-    one = CacheEntry("gpucache", f"{made_days}", "/p", 10, made, used, "app.cu", "cuda:sm_90")
+    one = CacheEntry(
+        "gpucache", f"{made_days}", "/p", 10, made, used, "app.cu", "cuda:sm_90", place="/app.cu"
+    )
     return one._replace(toolchain=by, toolchain_identity=("device name",), **facts)  # type: ignore[arg-type]
 
 
 _MINUTE = 1 / 1440
 _STATES: dict[str, tuple[list[CacheEntry], list[int], list[int]]] = {
     "two environments": ([_built(40, 1, OLD), _built(35, 0, NEW)], [], []),
+    "one whose newer twin was just made": (
+        [_built(40, 32, OLD), _built(9, 1, NEW), _built(0, 0, NEW)], [0], [1],
+    ),
     "an upgrade today": ([_built(50, 2, OLD), _built(1, 0, NEW)], [], []),
-    "an upgrade 29 days ago": ([_built(50, 50, OLD), _built(29, 0, NEW)], [0], []),
+    "an upgrade 29 days ago": ([_built(50, 45, OLD), _built(29, 0, NEW)], [0], []),
     "an upgrade 40 days ago": ([_built(50, 45, OLD), _built(40, 1, NEW)], [0], [0]),
     "an upgrade that was rolled back": ([_built(50, 0, OLD), _built(40, 38, NEW)], [], []),
-    "one that was rolled back at once": ([_built(50, 39.9, OLD), _built(40, 40, NEW)], [0], []),
+    "one that was rolled back at once": ([_built(50, 39.9, OLD), _built(40, 39, NEW)], [], []),
+    "two upgrades": (
+        [_built(90, 80, OLD), _built(70, 60, (*OLD[:1], ("driver version", "1.5"))), _built(40, 0, NEW)],
+        [0, 1], [0, 1],
+    ),
+    "an upgrade before all were away": ([_built(50, 36, OLD), _built(35.5, 35, NEW)], [], []),
+    "an upgrade long before all were away": ([_built(90, 80, OLD), _built(70, 35, NEW)], [0], [0]),
     "another program of the older compiler": (
         [_built(50, 45, OLD), _built(40, 1, NEW), _built(50, 3, OLD, program="other.cu")], [], [0],
     ),
@@ -91,13 +103,26 @@ _STATES: dict[str, tuple[list[CacheEntry], list[int], list[int]]] = {
         [_built(50, 45, OLD), _built(50, 3, (("device name", "E"), *OLD[1:]), target="cuda:sm_80")], [], [],
     ),
     "an edited program": ([_built(2, 1, NEW), _built(0.5, 0.2, NEW)], [], [0]),
+    "one that was edited twice": ([_built(3, 2, NEW), _built(1, 0.9, NEW), _built(0.5, 0, NEW)], [], [0, 1]),
+    "an edit that was undone": ([_built(3, 0, NEW), _built(1, 0.9, NEW)], [], []),
     "an edited program, whose older state runs on": ([_built(2, 0.1, NEW), _built(0.5, 0.2, NEW)], [], []),
+    "parts of one start": ([_built(2, 2, NEW), _built(2 - _MINUTE, 1.9, NEW), _built(3, 3, NEW)], [], [2]),
     "a use that was not recorded": (
-        [_built(2, 0.5 + _MINUTE / 2, NEW), _built(0.5, 0.5, NEW), _built(3, 3, NEW)], [], [2],
+        [_built(2, 0.5 + _MINUTE / 2, NEW), _built(0.5, 0.4, NEW), _built(3, 3, NEW)], [], [2],
     ),
+    "texts of one name, which no file tells apart": (
+        [_built(9, 8, NEW, place=""), _built(7, 6, NEW, place=""), _built(5, 0, NEW)], [], [],
+    ),
+    "texts of one name, unused for long": (
+        [_built(90, 80, NEW, place=""), _built(50, 48, NEW, place=""), _built(40, 0, NEW, place="")],
+        [], [0, 1],
+    ),
+    "a newer one of a clock that was ahead": ([_built(2, 1, NEW), _built(-300, -300, NEW)], [], []),
+    "a clock that is ahead now": ([_built(400, 366, OLD), _built(399, 365, NEW)], [], []),
     "a root that others read": (
-        [_built(50, 50, OLD, uses_show=False), _built(40, 40, NEW, uses_show=False)], [], [],
+        [_built(50, 45, OLD, uses_show=False), _built(40, 39, NEW, uses_show=False)], [], [],
     ),
+    "a root that is only read": ([_built(90, 90, OLD), _built(80, 80, NEW), _built(70, 70, NEW)], [], []),
 }  # fmt: skip
 
 
@@ -107,15 +132,18 @@ def test_nothing_goes_that_a_program_may_hit_at_its_next_start(
 ) -> None:
     """Which of the entries are stale where the newer toolchain is here, and which are superseded."""
     origins = Origins()
-    assert list(origins.of(entries)) == entries
+    judge = origins.superseded(entries, NOW_NS)
     gone = origins.stale([Toolchain("other", NEW, ("device name",))], NOW_NS)
     assert [number for number, one in enumerate(entries) if origin(one) in gone] == stale
-    judge = superseded(entries, NOW_NS)
     assert [number for number, one in enumerate(entries) if judge(one)] == old
 
 
+_USED = CacheEntry("gpucache", "used", "/p", 10, 0, NOW_NS, "used.cu")
+
+
 def _superseded(entries: Sequence[CacheEntry]) -> set[str]:
-    return {entry.key for entry in entries if superseded(entries, NOW_NS)(entry)}
+    judge = Origins().superseded([*entries, _USED], NOW_NS)
+    return {entry.key for entry in entries if judge(entry)}
 
 
 def _version(key: str, made_days: float, **facts: object) -> CacheEntry:
@@ -135,10 +163,10 @@ def test_superseded_is_what_has_a_newer_twin() -> None:
 
 def test_sources_in_two_places_are_two_programs() -> None:
     """Two projects' ``main.cl`` are not versions of each other; an entry of unknown place may be of both."""
-    ages = {"a": ("one", 9), "b": ("other", 8), "c": ("one", 7), "d": ("third", 4)}
+    ages = {"a": ("one", 49), "b": ("other", 48), "c": ("one", 47), "d": ("third", 34)}
     placed = [_version(key, age, place=place) for key, (place, age) in ages.items()]
     assert _superseded(placed) == {"a"}
-    old, new = _version("old", 6), _version("new", 5)
+    old, new = _version("old", 46, place=""), _version("new", 35, place="")
     assert _superseded([old, *placed]) == {"a", "b", "c", "old"}
     assert _superseded([new, *placed, old]) == {"a", "b", "c", "old", "new"}
 

@@ -12,7 +12,6 @@ PoCL sees it whole or not at all."""
 import errno
 import re
 import secrets
-import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -48,11 +47,10 @@ from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.payload import elf
 from gpucache.payload.source import kernel_names
-from gpucache.units import format_instant, format_size, printable
+from gpucache.units import format_size, printable
 
 BUSY_NS = 60 * 10**9
 LOG_BYTES = 64 << 10
-UNUSED_NS = 30 * 86_400 * 10**9
 _LOOKED_AT = 300
 """Names of a directory that may be a cache; there are 256 directories of two letters."""
 _VARIANTS = 64
@@ -331,33 +329,6 @@ class Pocl(PoclPlaces, FilesFormat):
         except (OSError, FormatError):
             return checked
         return checked.fixed() if places and gone else checked
-
-    def whole(self) -> Iterator[Checked]:
-        """Programs that no PoCL of this machine may find any more, as far as the cache shows.
-
-        The version of LLVM is in the hash, and the name of the LLVM that made it in each program. Two PoCLs
-        may share a cache: so programs of an LLVM are out of reach only if none of them was used since
-        programs of another LLVM appeared, and for 30 days. A rebuild of PoCL with the same LLVM changes the
-        hash as well, and leaves no trace on disk."""
-        found: dict[str, list[Program]] = {}
-        for one in map(Program.of, self.layout.items(self.root)):
-            if one.llvm and one.main:
-                found.setdefault(one.llvm, []).append(one)
-        made = {
-            llvm: min(one.files.seen[one.main].st_mtime_ns for one in some) for llvm, some in found.items()
-        }
-        newest = max(made, key=lambda llvm: (made[llvm], llvm), default="")
-        for llvm, some in sorted(found.items()):
-            last_ns = max(one.accessed_ns for one in some)
-            if last_ns < min(made[newest], self.now_ns() - UNUSED_NS):
-                size = sum(map(_size_bytes, some))
-                detail = (
-                    f"programs of LLVM {llvm}, which a PoCL with another LLVM never finds: {len(some)} "
-                    f"({format_size(size)}), last used {format_instant(last_ns)}, before the files of LLVM "
-                    f"{newest} came; run 'gpucache evict --cache {shlex.quote(f'{self.name}:{self.root}')} "
-                    "--older-than 30d'"
-                )
-                yield self.told(self.root / f"LLVM {llvm}", Problem(FindingKind.STALE, detail))
 
     def _gathered(self) -> _Remains:
         """Everything that is not an entry; raises OSError if the root cannot be read."""

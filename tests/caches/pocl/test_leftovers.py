@@ -1,6 +1,5 @@
-"""The parts of PoCL's cache that are not programs, and programs that an upgrade put out of reach."""
+"""The parts of PoCL's cache that are not programs."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -197,43 +196,3 @@ def test_linked_folders_of_programs_are_untrusted(tmp_path: Path, depth: int) ->
     assert [kind for kind, _ in _left(tmp_path / "root").values()] == [FindingKind.UNTRUSTED]
     _repair(tmp_path / "root")
     assert (real / "program.bc").exists()
-
-
-def _two_llvms(root: Path, old_used_ns: int) -> None:
-    old = build.program(root, digest=bytes([1] * 20), llvm="LLVM14.0.6", at_ns=build.NOW - 40 * build.DAY)
-    made = (build.NOW - 10 * build.DAY,) * 2
-    for first in (2, 3):
-        new = build.program(root / "new", digest=bytes([first] * 20), at_ns=made[0])
-        new.parent.rename(root / new.parent.name)
-    (root / "new").rmdir()
-    for path in root.rglob("*"):
-        if old not in (path, *path.parents):
-            os.utime(path, ns=made)
-    for path in (old, *old.rglob("*")):
-        os.utime(path, ns=(build.NOW - 40 * build.DAY,) * 2)
-    os.utime(old / "last_accessed", ns=(old_used_ns, old_used_ns))
-
-
-def test_programs_of_an_llvm_that_is_gone_are_stale(tmp_path: Path) -> None:
-    """Programs of an LLVM that was replaced are one finding, with the option that removes them."""
-    _two_llvms(tmp_path, old_used_ns=build.NOW - 31 * build.DAY)
-    [(name, (kind, detail))] = _left(tmp_path).items()
-    assert (name, kind) == ("LLVM 14.0.6", FindingKind.STALE)
-    assert ": 1 (" in detail
-    assert "--older-than 30d" in detail
-
-
-def test_an_llvm_that_was_used_this_month_is_not_stale(tmp_path: Path) -> None:
-    """Of two PoCLs that are tried one after the other neither is called gone."""
-    build.program(tmp_path, digest=bytes([1] * 20), llvm="LLVM14.0.6", at_ns=build.NOW - 6 * build.DAY)
-    new = tmp_path / "new"
-    folder = build.program(new, digest=bytes([2] * 20), at_ns=build.NOW - 5 * build.DAY)
-    folder.parent.rename(tmp_path / folder.parent.name)
-    new.rmdir()
-    assert _left(tmp_path) == {}
-
-
-def test_two_pocls_that_share_a_cache_are_not_stale(tmp_path: Path) -> None:
-    """Nothing is said of an LLVM whose programs were used since the other appeared."""
-    _two_llvms(tmp_path, old_used_ns=build.NOW - 5 * build.DAY)
-    assert _left(tmp_path) == {}

@@ -15,6 +15,7 @@ from gpucache.answers.entries import FindingKind, Location
 from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
+from gpucache.engine.staleness import Origins
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
 from tests.pocl import SYSTEM_ICD, need_pypi_pocl
@@ -274,8 +275,9 @@ def test_an_older_llvm_that_is_gone_is_told(tmp_path: Path, made: Path, pocl: Po
     used = time.time_ns()
     build.program(root, digest=bytes([0xEE] * 20), llvm="LLVM99.0.1", at_ns=used + _MINUTE)
     shutil.copytree(made, root, dirs_exist_ok=True)
-    location = Location("pocl", str(root), "test", enabled=True)
-    next_month = SYSTEM.open(location, clock=lambda: used + 30 * build.DAY)
-    found = [one for checked in next_month.leftovers() for one in checked.findings]
+    origins, entries = Origins(), list(build.cache(root).scan())
+    assert list(origins.of(entries)) == entries
+    assert origins.stale((), used + 30 * build.DAY) == {}
+    found = origins.stale((), used + 31 * build.DAY)
     llvm = {"3.0": "14.0.6", "3.1": "15.0.6"}[pocl.version]
-    assert [one.entry for one in found if one.kind is FindingKind.STALE] == [f"LLVM {llvm}"]
+    assert [one.producer for one in found] == [f"LLVM {llvm}"]
