@@ -79,18 +79,15 @@ def _run(arguments: "Sequence[str] | None") -> int:
             if is_plain(own):
                 running = Running(own[2:], plain_roots())
                 running.run(os.environ)
-                try:
-                    code = running.end()
-                except Exception:  # the line about it is not worth the command's code
-                    code = running.code
-                if code is not None:
+                if (code := running.end()) is not None:
                     return code
         from gpucache.cli.process import main as run
 
-        return run(own, running)
+        code = run(own, running)
+        return code if running is None or running.code is None else running.code
     except BaseException as error:  # while modules were imported, or before or after the verb
-        if running is not None and (code := running.code) is not None:
-            return code
+        if running is not None and running.code is not None:  # the report is not worth the command's code
+            return running.end_as()
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # an interrupt while a class is made is the cause of another error
         from gpucache.host import interrupts

@@ -111,7 +111,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     from gpucache.assembly import open_stores
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
-    from gpucache.serve.command import run_command
+    from gpucache.serve.command import heed, run_command
     from gpucache.serve.environment import REQUIRE
     from gpucache.serve.exported_layer import Layer
     from gpucache.serve.questions import Questions
@@ -131,6 +131,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
             environ.pop(REQUIRE, None)  # misses are built for the layer
             handlers = questions.heard({**opencl.handlers, **nvrtc.handlers})
             ended = run_command(command, environ, found, handlers)
+        heed()
         opencl.finish(), nvrtc.finish()
         noted = frozenset() if opencl.made is None else opencl.made.noted
         if noted and build_noted(settings, noted)[1]:

@@ -43,7 +43,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.recording.writing import BLOBS, Writer
-    from gpucache.serve.command import run_command
+    from gpucache.serve.command import heed, run_command
     from gpucache.serve.devices import Devices
     from gpucache.serve.environment import REQUIRE, SOCKET, TIMEOUT
     from gpucache.serve.nvrtc import NVRTC
@@ -69,5 +69,6 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     unwritten = sum(one.builds for one in untold)
     summary = RecordSummary(command[0], ended, str(folder), recorded.builds, unwritten)
     with ending_as(ended):
+        heed()
         line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)
         given().tell("record", untold, summary, [*unrecorded(untold, whole=given().whole), line])

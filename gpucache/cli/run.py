@@ -2,8 +2,6 @@
 
 import os
 import shlex
-import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +15,9 @@ from gpucache.cli.parameters import PathName, flag, require_writable, valued
 from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
-from gpucache.host import os_errors
+from gpucache.host import interrupts, os_errors
 from gpucache.host.scratch import end_others
+from gpucache.serve.command import end_by, heed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -99,6 +98,7 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
         )
         running.run(given().environment() if not misspelt else os.environ)
     with ending_as(ended := running.ended):
+        heed()
         outcomes = running.finish()
         opencl = running.opencl and running.opencl.made
         noted = opencl.noted if opencl else frozenset()
@@ -126,7 +126,6 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     from gpucache.answers.run_lines import learning_line
     from gpucache.answers.warm import WarmResult
     from gpucache.cli.warm import warm_noted
-    from gpucache.host.interrupts import disarm
     from gpucache.units import printable
 
     try:
@@ -137,7 +136,7 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
         complain(f"gpucache: nothing was built for the next run: {error}")
         return 0, False
     except KeyboardInterrupt:  # before the first was begun, or after the last
-        disarm()
+        interrupts.disarm()
         outcomes, interrupted = [], True
     else:
         interrupted = any(one.result is WarmResult.INTERRUPTED for one in outcomes)
@@ -184,12 +183,8 @@ def ending_as(ended: "Ended") -> Iterator[None]:
 
 def end_as(ended: "Ended") -> None:
     """End as a command did, without a core of ours."""
-    if ended.signal and sys.platform != "win32":
-        import resource
-
+    interrupts.disarm()
+    if ended.signal:
         end_others()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        if ended.signal not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(ended.signal, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.signal)
+        end_by(ended.signal)
     leave(ended.code)

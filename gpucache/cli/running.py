@@ -14,7 +14,7 @@ import sys
 import time
 
 from gpucache.native.locate import find
-from gpucache.serve.command import Plain, await_command
+from gpucache.serve.command import Plain, await_command, end_by, heed
 from gpucache.serve.environment import TIMEOUT, Libraries, probe_s, step_s
 from gpucache.serve.listening import Listening
 
@@ -135,7 +135,7 @@ class Running:
         """The server of NVRTC's compiles; None if it was not needed."""
 
     def run(self, environ: "Mapping[str, str]") -> None:
-        """Run it; an error before its start is raised by ``ended``."""
+        """Run it, and leave signals blocked; an error before its start is raised by ``ended``."""
         try:
             self._libraries = libraries(nvrtc=self._has_nvrtc)
             self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
@@ -164,10 +164,19 @@ class Running:
         """The command's exit code, 128 and the number of a signal that ended it; None before its end."""
         return self._ended[0] if self._has_ended else None
 
+    def end_as(self) -> int:
+        """End by the command's signal; gives its exit code if there was none."""
+        if self._ended[1]:
+            end_by(self._ended[1])
+        return self._ended[0]
+
     def end(self) -> "int | None":
         """Write the line for a command that needed no server; its exit code, or None for any other."""
+        if self._error is not None:
+            return None
+        heed()
         code, number, alone, *_ = self._ended
-        if self._error or number or alone or self.opencl or self._listening.error or self._listening.filtered:
+        if number or alone or self.opencl or self._listening.error or self._listening.filtered:
             return None
         from gpucache.answers.run_lines import counted, unbuilt
         from gpucache.units import covered_ns
@@ -202,9 +211,11 @@ class Running:
             for begun, took, saved, key, target, program in hits
         ]
         why = "its process has a filter of system calls that gpucache does not have, so it opens no socket"
-        filtered = [Intercepted("", "", RunResult.PASSED, reason=why)] * self._listening.filtered
+        passed = [Intercepted("", "", RunResult.PASSED, reason=why)] * self._listening.filtered
+        if (error := self._listening.error) is not None:
+            passed.append(Intercepted("", "", RunResult.PASSED, reason=f"the server failed: {error}"))
         by_server = [one for service in (self.opencl, self.nvrtc) if service for one in service.finish()]
-        return tuple(sorted((*by_index, *by_server, *filtered), key=lambda one: one.begun_ns))
+        return tuple(sorted((*by_index, *by_server, *passed), key=lambda one: one.begun_ns))
 
     @property
     def _name(self) -> str:

@@ -6,11 +6,12 @@ waits for it. A second interrupt may come during the clean-up after the first.
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+_ALL = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def arm() -> None:
@@ -68,9 +69,12 @@ def held() -> Iterator[Callable[[], None]]:
 
 def _replace(handler: Callable[[int, object], None]) -> list[int]:
     """Set the handler of every signal that raises KeyboardInterrupt; returns those signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL) if sys.platform != "win32" else ()
     ours = [number for number in _numbers() if signal.getsignal(number) is signal.default_int_handler]
     for number in ours:
         signal.signal(number, handler)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return ours
 
 
@@ -78,7 +82,7 @@ def _numbers() -> list[int]:
     """The signals that ask a process to end; none in a thread, which cannot handle signals."""
     if threading.current_thread() is not threading.main_thread():
         return []
-    return [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    return _ALL
 
 
 def _pass(number: int, frame: object) -> None:

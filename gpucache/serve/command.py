@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Plain = tuple[int, int, str, bool, tuple[str, ...]]
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
+_INTERRUPTS = ("SIGINT", "SIGTERM", "SIGHUP")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
 _BY_KERNEL = 0x80
@@ -52,14 +53,17 @@ def await_command(
     listening: Listening,
     alone: str = "",
 ) -> Plain:
-    """The same with the plain values of ``Ended``; with ``alone``, which says why, as it would without us."""
+    """The same with the plain values of ``Ended``; with ``alone``, which says why, as it would without us.
+
+    Afterwards signals stay blocked until ``heed``, so that none comes before the command's end is known.
+    """
     if sys.platform != "linux":
         from gpucache.errors import UsageError
 
         raise UsageError(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
-    numbers = frozenset(int(getattr(signal, name)) for name in (*_PASSED_ON, "SIGCHLD"))
+    numbers = _blocked()
     # These are blocked, and threads that are started inherit that. The command gets the mask from before.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
@@ -72,12 +76,44 @@ def await_command(
         try:
             code, number = _wait(_start(argv, environ, frozenset(map(int, before))), numbers)
         finally:
-            listening.close()
-        return code, number, alone, listening.loaded, tuple(listening.refused)
-    finally:
-        while signal.sigtimedwait(numbers, 0) is not None:
-            pass  # it was for the command, which has ended
+            try:
+                listening.close()
+            except Exception as error:
+                listening.error = error
+    except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    return code, number, alone, listening.loaded, tuple(listening.refused)
+
+
+def heed() -> None:
+    """Take signals again, which are blocked since the command began.
+
+    Whoever does so is ready for an interrupt: it may no longer change how this process ends.
+    """
+    numbers = _blocked()
+    for name in _INTERRUPTS:
+        if signal.getsignal(getattr(signal, name)) == signal.SIG_DFL:
+            signal.signal(getattr(signal, name), signal.default_int_handler)
+    while signal.sigtimedwait(numbers, 0) is not None:
+        pass  # it was for the command, which has ended
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def end_by(number: int) -> None:
+    """End this process by the signal that ended the command, without a core of ours."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _blocked() -> frozenset[int]:
+    return frozenset(int(getattr(signal, name)) for name in (*_PASSED_ON, "SIGCHLD"))
 
 
 def _told(error: Exception) -> str:

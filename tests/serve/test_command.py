@@ -22,7 +22,7 @@ from gpucache.answers.run import Ended, Intercepted, RunResult
 from gpucache.answers.run_lines import UNSEEN
 from gpucache.cli import main
 from gpucache.cli.running import Running
-from gpucache.serve.command import run_command
+from gpucache.serve.command import heed, run_command
 from gpucache.serve.environment import Libraries
 from gpucache.serve.opencl import OpenCLServing
 from gpucache.serve.server import HEARD, PASSED, Handlers, Later
@@ -287,6 +287,13 @@ sys.exit(ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.OTHER.value}, b"1").
 """
 
 
+def _run_command(argv: list[str], handlers: Handlers) -> Ended:
+    try:
+        return run_command(argv, os.environ, Libraries(), handlers)
+    finally:
+        heed()
+
+
 def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
     """The command is running by then; its first question waits for the service, and is answered."""
     begun = tmp_path / "begun"
@@ -297,14 +304,14 @@ def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
         return _Answers()
 
     later = Later(make, [Kind.OTHER])
-    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), later.handlers)
+    ended = _run_command([sys.executable, "-c", _ASKS, str(begun)], later.handlers)
     assert (ended, made) == (Ended(Kind.OK.value), ["started"])
 
 
 def test_a_command_that_asks_nothing_has_no_service_made() -> None:
     """It costs nothing, and no build is reported."""
     later = Later(lambda: pytest.fail("it was made"), [Kind.OTHER])
-    assert run_command(["true"], os.environ, Libraries(), later.handlers) == Ended(0)
+    assert _run_command(["true"], later.handlers) == Ended(0)
     assert (later.made, later.finish()) == (None, ())
 
 
@@ -347,7 +354,7 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
         return _Answers()
 
     later = Later(make, [Kind.LOADED, Kind.OTHER])
-    ended = run_command([sys.executable, "-c", _TELLS, str(made)], os.environ, Libraries(), later.handlers)
+    ended = _run_command([sys.executable, "-c", _TELLS, str(made)], later.handlers)
     assert ended == Ended(Kind.OK.value + len("made"))
 
 
@@ -374,9 +381,7 @@ def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> N
         raise OSError("nothing can be opened")
 
     later = Later(make, [Kind.OTHER])
-    ended = run_command(
-        [sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), later.handlers
-    )
+    ended = _run_command([sys.executable, "-c", _ASKS, str(tmp_path / "ended")], later.handlers)
     assert ended == Ended(Kind.PASS.value)
     (told,) = later.finish()
     assert told.result is RunResult.PASSED
@@ -484,3 +489,46 @@ def test_a_report_that_fails_does_not_change_the_code(tmp_path: Path) -> None:
     done = run_text([sys.executable, "-c", start, *words], env={**os.environ, "GPUCACHE_DIR": str(tmp_path)})
     assert done.returncode == 5
     assert done.stderr.startswith("gpucache: the command's builds cannot be reported (TypeError: ")
+
+
+_LATE = """
+import os, sys
+from {module} import {owner} as owner
+def late(*arguments, own=owner.{name}):
+    {what}
+    return own(*arguments)
+owner.{name} = late
+from gpucache.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("verb", "place"),
+    [
+        ("run", "gpucache.cli.running Running end"),
+        ("record --quiet -o recording", "gpucache.host.scratch scratch remove"),
+    ],
+)
+def test_an_interrupt_after_the_end_does_not_change_the_code(
+    verb: str, place: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    """The report is cut short at most: a first interrupt was for the command, and it has done its work."""
+    module, owner, name = place.split()
+    what = f"os.kill(os.getpid(), {number.value})"
+    start = _LATE.format(module=module, owner=owner, name=name, what=what)
+    words = [*verb.split(), "--", "sh", "-c", "exit 7"]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    assert run_text([sys.executable, "-c", start, *words], env=environ, cwd=tmp_path).returncode == 7
+
+
+def test_a_socket_that_cannot_be_removed_does_not_change_the_code(tmp_path: Path) -> None:
+    """Nor does it hide it."""
+    start = _LATE.format(
+        module="gpucache.serve.listening", owner="Listening", name="close", what="raise OSError('no disk')"
+    )
+    words = ["run", "--", "sh", "-c", "exit 7"]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    done = run_text([sys.executable, "-c", start, *words], env=environ)
+    assert (done.returncode, "gpucache: not served: the server failed: no disk" in done.stderr) == (7, True)
