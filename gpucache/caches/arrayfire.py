@@ -71,7 +71,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
             shows=parts is not None and parts.start + parts.size == status.st_size,
         )
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The compute capability, or OpenCL's number of the vendor and name of the device; the version."""
         cuda = look.target.startswith("cuda:")
         yield Fact.ARCHITECTURE if cuda else "vendor and device", look.target.removeprefix("cuda:")
@@ -89,7 +89,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
             return binary, Problem(FindingKind.CORRUPT, f"its hash does not match its content; {_AGAIN}")
         return binary, None
 
-    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:  # noqa: ARG002
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
         """No problem if the hash is right, as some drivers use formats that only they know."""
         return None
 

@@ -88,7 +88,7 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
             except HeldError as error:
                 raise UnjudgedError(str(error)) from error
 
-    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """Nothing: Chromium stores no checksum."""
         yield from ()
 

@@ -180,7 +180,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             indivisible=f"the driver bounds this cache itself: set {CUDA_MAXSIZE}; {ALL} removes it whole",
         )
 
-    def check(self, item: Survey) -> Iterator[Problem]:  # noqa: ARG002 - the tree as it is now is checked
+    def check(self, item: Survey) -> Iterator[Problem]:
         """Links, owners and modes in the tree."""
         found = self._survey()
         if not found.files:
@@ -189,14 +189,14 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             raise UnjudgedError(f"{self.root}: {_FOREIGN}")
         yield from _untrusted(found)
 
-    def notes(self, item: Survey) -> Iterator[str]:  # noqa: ARG002 - of any
+    def notes(self, item: Survey) -> Iterator[str]:
         """A note that the rest cannot be checked."""
         yield (
             "the driver's format is not documented, so nothing in it can be checked but owners, modes and "
             "sizes"
         )
 
-    def unchanged(self, item: Survey) -> bool:  # noqa: ARG002 - ``remove`` compares its own survey
+    def unchanged(self, item: Survey) -> bool:
         """True: programs may add files at any time, which does not invalidate the survey."""
         return True
 
@@ -204,7 +204,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         """Refused."""
         raise FormatError(f"{item.path} is opaque: the driver's format is not documented; copy it whole")
 
-    def report(self, item: Survey, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - a scan shows all
+    def report(self, item: Survey, entry: CacheEntry) -> EntryReport:
         """The size of the cache, and that nothing more is known."""
         return EntryReport(entry, (KeyField("key", "opaque: its format is not documented"),), entry.fields)
 

@@ -403,11 +403,11 @@ class DatabaseFormat(FilesFormat):
     row_fails: ClassVar[str] = ""
     """The effect of a broken row that a repair removes alone; ends the sentences about that."""
 
-    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:  # noqa: ARG002 - few
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
         """The rows that a repair removes alone: their table, number and problem; may raise sqlite3.Error."""
         yield from ()
 
-    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """Problems in the rows of a sound database; may raise sqlite3.Error."""
         for _, _, detail in islice(self.broken(connection), _MOST):
             yield Problem(FindingKind.CORRUPT, f"{detail}; {self.row_fails}")
@@ -495,7 +495,7 @@ class DatabaseFormat(FilesFormat):
         mode = stat.S_IMODE(item.seen[name].st_mode) & 0o777
         return [PortableFile("/".join((*item.parts, name)), data, mode)]
 
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
         """The file, unless it is empty, as a new database is."""
         if not all(one.data for one in entry.files):
             raise FormatError("it is empty")

@@ -23,6 +23,7 @@ from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, LARGEST_BYTES, Files, Identity, Tally, listed
 from gpucache.caches.format import HOUR_NS, Check, Format, HeldError
+from gpucache.caches.frames import Frame, LargeError, Parts
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
 from gpucache.errors import FormatError
@@ -50,6 +51,8 @@ class FilesFormat(Format[Files]):
     """
 
     layout: ClassVar[Layout]
+    frames: ClassVar[Sequence[Frame]] = ()
+    """The parts and rules of its files; the first whose names fit."""
     item: ClassVar[type] = Files
     wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     folders_removed: ClassVar[int] = 0
@@ -66,6 +69,8 @@ class FilesFormat(Format[Files]):
     barred_by_links: ClassVar[bool] = True
     """Whether a link or special file keeps an entry from being read; else it is one problem of many."""
     _kept: list[Node] | None = None
+    _said: tuple[str, dict[str, None]] = "", {}
+    """The entry that was judged last, and what its files could not show."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -142,9 +147,53 @@ class FilesFormat(Format[Files]):
                 yield Problem(FindingKind.UNTRUSTED, what + why)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The damage that a look at the entry finds."""
+        """The damage that a look at the entry finds, else that of each file by its frame."""
         if (entry := self.look(item)) and entry.damage:
             yield entry.damage
+            return
+        for name in item.names:
+            yield from self.judged(item, name)
+
+    def judged(self, item: Files, name: str, *, whole: bool = True) -> Iterator[Problem]:
+        """The first problem of a file by its frame and, if ``whole``, its rules."""
+        if self._said[0] != item.key:
+            self._said = item.key, {}
+        frame = next((one for one in self.frames if re.fullmatch(one.names, name)), None)
+        if frame is None:
+            return
+        try:
+            parts = Parts(item, name, frame.words)
+            if parts.cut:
+                what = f"ends before its {parts.cut} does" if parts.size_bytes else "is empty"
+                yield Problem(FindingKind.TRUNCATED, f"{name} {what}: {frame.effect}")
+                return
+            for rule in frame.rules if whole else ():
+                with self._unless_large():
+                    wrong = rule.broken(parts)
+                    if wrong and rule.kind:
+                        effect = rule.effect or frame.effect
+                        yield Problem(rule.kind, f"{name} {rule.says.format(wrong)}: {effect}")
+                        return
+                    if wrong:
+                        self._said[1][rule.says.format(wrong)] = None
+        except PermissionError as error:
+            detail = f"{name} cannot be read ({error.strerror}): {frame.effect}"
+            yield Problem(FindingKind.UNTRUSTED, detail, "its owner can make it readable", ())
+        except FormatError as error:
+            folder = stat.S_ISDIR(item.seen[name].st_mode)
+            detail = f"{error}, though programs may follow it"
+            yield Problem(FindingKind.UNTRUSTED, detail, paths=() if folder else None)
+
+    @contextmanager
+    def _unless_large(self) -> Iterator[None]:
+        try:
+            yield
+        except LargeError as error:
+            self._said[1][f"it was {error}"] = None
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """What the rules could not determine."""
+        yield from self._said[1] if self._said[0] == item.key else ()
 
     def payload(self, item: Files) -> bytes:
         """Its first file."""
@@ -208,11 +257,11 @@ class FilesFormat(Format[Files]):
             if (mode := modes.get(name))
         ]
 
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - few have paths
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
         """The files of an entry from elsewhere as the owner would have written them in a root, in order."""
         return entry.files
 
-    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:  # noqa: ARG002 - for indexes
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """Bring an entry from elsewhere into the cache with ``move``, which moves its files into place unless
         another process has them; and its row into the index. Raises HeldError, FormatError, OSError."""
         return move()
@@ -422,7 +471,7 @@ class BinaryFormat(FilesFormat):
     _checked: tuple[str, PayloadKind] | None = None
     """The file that was checked last, and its content."""
 
-    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:  # noqa: ARG002 - see below
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary in a file, or in its beginning if not ``whole``; and the problem of its wrapper."""
         return data, None
 
@@ -506,7 +555,7 @@ class LockedFormat(FilesFormat):
     """Whether they take it with fcntl(2) instead of flock(2)."""
     _was_held = False
 
-    def lock_place(self, item: Files) -> tuple[str, ...]:  # noqa: ARG002 - most have one for all
+    def lock_place(self, item: Files) -> tuple[str, ...]:
         """The names of the directories from the root to the directory of an entry's lock."""
         return ()
 

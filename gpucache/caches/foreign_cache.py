@@ -150,7 +150,7 @@ class ForeignCache(Cache, Generic[T]):
                 yield from made.beside()
                 yield from made.whole()
 
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
         """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
         item = self._item(entry)
         if entry.stays:

@@ -17,20 +17,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach
-from gpucache.caches import places
+from gpucache.caches import places, why
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
 from gpucache.caches.portable import Fact, Moving, PortableFile, Start
-from gpucache.errors import FormatError
+from gpucache.errors import FormatError, UsageError
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.payload import describe
+from gpucache.units import printable
 
 SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
@@ -106,6 +107,8 @@ class Format(Places, ABC, Generic[T]):
     """The items that ``items`` yields."""
     wanted: ClassVar[Mapping[str, str]] = {}
     """The fields that ``explain`` accepts. The engine handles a field named ``key``."""
+    compared: ClassVar[Mapping[str, why.Field]] = {}
+    """The fields of an entry by which a question is answered, and how much a difference in each counts."""
     opaque: ClassVar[str] = ""
     """Why no miss can be explained, a clause with the alternative, if the inputs of a key are not stored."""
     asks_itself: ClassVar[bool] = False
@@ -161,7 +164,7 @@ class Format(Places, ABC, Generic[T]):
         return location._replace(problems=found)
 
     @classmethod
-    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - opaque keys
+    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
         """The question for ``explain`` that shows whether the cache would serve a build."""
         return {}
 
@@ -213,7 +216,7 @@ class Format(Places, ABC, Generic[T]):
     def payload(self, item: T) -> bytes:
         """The compiled bytes, unchecked; raises FormatError if there are none."""
 
-    def has_checksum(self, item: T) -> bool:  # noqa: ARG002 - all of them or none
+    def has_checksum(self, item: T) -> bool:
         """Whether one entry has a checksum, if a system has both kinds."""
         return self.checksums
 
@@ -221,19 +224,19 @@ class Format(Places, ABC, Generic[T]):
         """Why the payload is not returned; None if it is sound, at any place and of any owner."""
         return next((one for one in self.check(item) if one.kind in _UNSOUND), None)
 
-    def bars(self, item: T) -> Problem | None:  # noqa: ARG002 - a row is always readable
+    def bars(self, item: T) -> Problem | None:
         """The reason an entry cannot be read at all, so that it is neither identified nor checked."""
         return None
 
-    def stays(self, item: T) -> str:  # noqa: ARG002 - most layouts name entries narrowly
+    def stays(self, item: T) -> str:
         """Why nothing removes it, from its names alone: a clause with the remedy; empty if it may go."""
         return ""
 
-    def trust(self, item: T) -> Iterator[Problem]:  # noqa: ARG002 - a row is as the whole is
+    def trust(self, item: T) -> Iterator[Problem]:
         """Why an entry is not trustworthy, regardless of its content."""
         yield from ()
 
-    def notes(self, item: T) -> Iterator[str]:  # noqa: ARG002 - most have none
+    def notes(self, item: T) -> Iterator[str]:
         """Facts that a check of an entry could not determine, a sentence each."""
         yield from ()
 
@@ -250,7 +253,7 @@ class Format(Places, ABC, Generic[T]):
     def remove(self, item: T) -> Kept | None:
         """Remove an entry if it is unchanged since the scan; None once removed."""
 
-    def filed_as(self, key: str) -> str:  # noqa: ARG002 - most file under the key itself
+    def filed_as(self, key: str) -> str:
         """The digits under which a full key's entry is filed, if they differ from the key; else empty."""
         return ""
 
@@ -258,7 +261,7 @@ class Format(Places, ABC, Generic[T]):
         """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""
         return ()
 
-    def lock(self, item: T) -> AbstractContextManager[None]:  # noqa: ARG002 - most owners have none
+    def lock(self, item: T) -> AbstractContextManager[None]:
         """Hold the owner's lock of an entry's place; raises HeldError if another process has it; OSError."""
         return nullcontext()
 
@@ -266,7 +269,7 @@ class Format(Places, ABC, Generic[T]):
         """Remove up to ``together`` entries like ``remove``: the outcome of each, in their order."""
         return [self.remove(item) for item in items]
 
-    def strip(self, item: T) -> bool:  # noqa: ARG002 - most keep the binary alone
+    def strip(self, item: T) -> bool:
         """Remove the ``spare_bytes``; whether all of them are gone. Raises OSError, FormatError."""
         return False
 
@@ -274,7 +277,7 @@ class Format(Places, ABC, Generic[T]):
         """Remove an entry that is damaged, which may be in use as well."""
         return self.remove(item)
 
-    def take(self, item: T, paths: Sequence[str]) -> bool:  # noqa: ARG002 - most entries go as a whole
+    def take(self, item: T, paths: Sequence[str]) -> bool:
         """Remove some files of an entry as the scan saw them; whether they are gone. Raises OSError."""
         return False
 
@@ -293,7 +296,7 @@ class Format(Places, ABC, Generic[T]):
 
     # Entries on their way to another machine.
 
-    def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
+    def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The facts that must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and
         values. Of several with one label one suffices."""
         if look.target and self.target_is is not None:
@@ -314,17 +317,17 @@ class Format(Places, ABC, Generic[T]):
             known[Fact.PYTHON] = interpreters.versions()
         return {label: values for label, values in known.items() if values}
 
-    def files_to_move(self, item: T) -> Sequence[PortableFile]:  # noqa: ARG002 - see ``moving``
+    def files_to_move(self, item: T) -> Sequence[PortableFile]:
         """The files of a sound entry in their portable form, in the order in which the owner publishes them;
         raises FormatError if this entry cannot move, OSError."""
         raise FormatError(self.moving.why_not)
 
-    def holds(self, item: T, names: Collection[str]) -> bool:  # noqa: ARG002 - one here stands for all
+    def holds(self, item: T, names: Collection[str]) -> bool:
         """Whether a sound entry here has all files of the same from elsewhere, of these portable names; one
         that does not is merged with it. Raises FormatError, OSError."""
         return True
 
-    def restoring(self, check: Check) -> AbstractContextManager[Start]:  # noqa: ARG002 - see ``moving``
+    def restoring(self, check: Check) -> AbstractContextManager[Start]:
         """Writes entries that came from elsewhere; ``check`` judges an entry of any format.
 
         Both functions raise FormatError for one that is not sound, HeldError, OSError.
@@ -333,23 +336,40 @@ class Format(Places, ABC, Generic[T]):
 
     # Facts of an entry besides its look.
 
-    def report(self, item: T, entry: CacheEntry) -> EntryReport | None:  # noqa: ARG002 - most have no more
+    def report(self, item: T, entry: CacheEntry) -> EntryReport | None:
         """Everything that the entry stores about itself, if that is more than its fields and payload: a log,
         headers, variants. Raises FormatError, OSError."""
         return None
 
-    def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - of few
+    def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the payload, by label."""
         return describe(self.payload(item)).pairs
 
-    def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as opaque
+    def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the key besides the fields, by label, and which inputs are not stored."""
         return (("inputs of the key", f"not stored by {self.owner}"),) if self.opaque else ()
 
-    def answer(self, wanted: Wanted) -> Iterator[Reach] | None:  # noqa: ARG002 - most keep no inputs
+    def answer(self, wanted: Wanted) -> Iterator[Reach] | None:
         """One answer for each request, by fields of ``wanted`` alone; None if entries do not store enough of
         their inputs. Raises UsageError."""
-        return None
+        return iter([why.compared(self, self.asked(wanted))]) if self.compared else None
+
+    def asked(self, wanted: Wanted) -> Mapping[str, str]:
+        """The values of a question as an entry's fields have them; raises UsageError."""
+        if not any(wanted.values()):
+            raise UsageError(f"no field is given; give one of {', '.join(self.wanted)}")
+        return {label: printable(b" ".join(values), None) for label, values in wanted.items() if values}
+
+    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
+        """The values of an entry by field, of which some may have several."""
+        found: dict[str, list[str]] = {}
+        for label, value in entry.fields:
+            found.setdefault(label, []).append(value)
+        return found
+
+    def hinders(self, entry: CacheEntry) -> Problem | None:
+        """The problem that keeps programs from an entry with all requested fields; raises OSError."""
+        return next((one for one in self.check(cast("T", entry.handle)) if one.kind and one.kind.wrong), None)
 
     # Everything that belongs to no entry.
 

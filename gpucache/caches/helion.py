@@ -55,14 +55,14 @@ class Helion(HelionPlaces, FilesFormat):
             shows=problem is None or not item.size_bytes,
         )
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The other fields of the key, and the configuration."""
         record, _ = _record(item)
         fields = record.get("key", {}).get("fields", {})
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - all is in the look
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The GPU's name, and the version of its runtime."""
         if look.target:
             yield "GPU", look.target

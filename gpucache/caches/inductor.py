@@ -143,7 +143,7 @@ class Inductor(InductorPlaces, FilesFormat):
         """True for a graph, whose files are named by their content; nothing compares that of libraries."""
         return item.parts[0] in _KINDS
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a look is brief
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """GPU and runtime, for graphs of machines that have any."""
         if item.parts[0] in _KINDS:
             data = item.read(item.names[0])

@@ -46,12 +46,12 @@ class Cache(ABC):
     def location(self) -> Location:
         """The place of the cache, the reason for it, and the problems of the place. Raises nothing."""
 
-    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - it has nothing
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
         """Every entry, one by one, in constant memory; damaged ones are marked. With ``beside``, the next
         call of ``leftovers`` may report the state that this scan saw on its way, to save a second walk."""
         return iter(())
 
-    def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:  # noqa: ARG002 - few can do without
+    def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
         """Every entry, to be walked several times, also while some are removed: as they are now, unless each
         walk is a separate ``scan``. Without ``heads`` they need only the facts for removing all of them."""
         return list(self.scan())
@@ -76,7 +76,7 @@ class Cache(ABC):
     def check(self, entry: CacheEntry) -> Checked:
         """An entry checked whole, leaving its last use alone."""
 
-    def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:  # noqa: ARG002
+    def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
         """Every entry as in ``scan``, with the result of ``check``; if it ``divides``, of several shares only
         one, given by its number from 0 on and the number of shares."""
         return ((entry, self.check(entry)) for entry in self.scan(beside=True))
@@ -93,7 +93,7 @@ class Cache(ABC):
         """Remove several entries like ``remove``: the outcome of each, in their order."""
         return (self.remove(entry, why) for entry in entries)
 
-    def strip(self, entry: CacheEntry) -> "Kept | None":  # noqa: ARG002 - few have any
+    def strip(self, entry: CacheEntry) -> "Kept | None":
         """Remove the ``spare_bytes`` of a sound entry unchanged since the scan; None once removed."""
         return None
 
@@ -101,7 +101,7 @@ class Cache(ABC):
         """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""
         return ()
 
-    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:  # noqa: ARG002 - it repairs nothing
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Repair the problems of an entry; returns the fixed findings, marked as repaired.
 
         Called after all entries were checked, so it may move other entries; a second call for the same repair
@@ -116,7 +116,7 @@ class Cache(ABC):
         """
         raise UsageError(f"{self.name} is not asked for {', '.join(wanted)}")
 
-    def pack(self, entry: CacheEntry) -> PortableEntry:  # noqa: ARG002 - no entry of it moves
+    def pack(self, entry: CacheEntry) -> PortableEntry:
         """An entry in its portable form, read whole and checked.
 
         Raises FormatError if it is not sound, if it changed meanwhile, or if this one cannot move.
@@ -127,7 +127,7 @@ class Cache(ABC):
         """The known facts of the programs that use this cache: values by label of ``portable.Fact``."""
         return {}
 
-    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
         """Whether sound entries of some keys are there: a function of a key and the portable names of all
         files that the entry must have. The cache is walked once. Raises nothing of the system.
         """
@@ -212,6 +212,6 @@ class System(ABC):
     def isolation(self, folder: Path) -> Isolation:
         """The environment that moves its programs' cache below a directory."""
 
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - opaque keys
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
         """The question for ``explain`` that shows whether the cache would serve a build."""
         return {}

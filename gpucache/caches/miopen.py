@@ -124,7 +124,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         _require_version([one.name for one in entry.files])
         return super().placed(entry, root)
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - its place
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """MIOpen's version."""
         yield "version", "/".join(item.parts) or "not told"
 

@@ -42,7 +42,7 @@ class NinjaFormat(FilesFormat):
         detail = f"it has no library, so {self.owner} builds it again"
         return None if self.library(item) else Problem(FindingKind.ORPHAN, detail)
 
-    def unlinked(self, item: Files) -> str:  # noqa: ARG002 - of most
+    def unlinked(self, item: Files) -> str:
         """The effect of a broken object."""
         return "the next link of the module fails"
 
@@ -67,7 +67,7 @@ class NinjaFormat(FilesFormat):
             return item.read(library, _LARGEST_BYTES)
         raise FormatError(f"{item.folder} contains no library")
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
         yield from built_with(item)
 

@@ -85,7 +85,7 @@ class OpaqueFormat(FilesFormat):
             artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
         )
 
-    def stays(self, item: Files) -> str:  # noqa: ARG002 - of any
+    def stays(self, item: Files) -> str:
         """Why it stays: single files are not removed."""
         return (
             f"gpucache does not know by which rules {self.owner} lets single files go; remove {self.root} as "
@@ -97,7 +97,7 @@ class OpaqueFormat(FilesFormat):
         item.again()
         yield from ()
 
-    def notes(self, item: Files) -> Iterator[str]:  # noqa: ARG002 - of any
+    def notes(self, item: Files) -> Iterator[str]:
         """Once for a cache that its entries are not judged."""
         if not self._noted:
             self._noted = True

@@ -91,7 +91,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         if problem:
             yield problem
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The options of each build."""
         yield from (("options", build.options) for build in _builds(item)[0])
 

@@ -66,7 +66,7 @@ class OwnCache(OwnRoot):
         """The place of the cache, and its problems."""
         return self._location
 
-    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - another directory
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
         """Every entry, heads only."""
         return iter(self.entries())
 
@@ -185,7 +185,7 @@ class OwnCache(OwnRoot):
             raise FormatError(f"{detail}; run 'gpucache verify --repair'")
         return of_own(whole.key, whole.head, encode(whole))
 
-    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002 - found by key
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
         """Whether sound entries exist, each of which is one file."""
         return lambda key, _: self._has(key)
 

@@ -282,7 +282,7 @@ class Places:
         return cls.place.why_off(environ)
 
     @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
         """Problems of the owner's variables, a sentence each with the remedy; that they turn the cache off,
         or that a place is relative, is reported already."""
         yield from ()

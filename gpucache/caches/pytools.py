@@ -84,7 +84,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             if wrong := pickles.values(item.read(name, _ITEMS_BYTES), 1)[1]:
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_NEVER}")
 
-    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """The first row that does not end as a pickle does."""
         if not has_table(connection, "dict"):
             detail = f"it has no table of a dictionary; {self.consequence}"
@@ -95,7 +95,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The version of Python."""
         yield Fact.PYTHON, dict(look.fields)["python"]
 
@@ -108,7 +108,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             rows = connection.execute("SELECT keyhash, key_value FROM dict ORDER BY keyhash").fetchall()
         return [PortableFile(f"{item.names[0]}/{keyhash}", value, mode) for keyhash, value in rows]
 
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
         """A database of the rows, as pytools makes one."""
         name, rows = _rows(entry)
         with closing(sqlite3.connect(":memory:")) as connection:

@@ -176,12 +176,12 @@ class Taichi(TaichiPlaces, FilesFormat):
         index = Index(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
         return [*super().files_to_move(item), PortableFile(_INDEX, index.written(), 0o644)]
 
-    def holds(self, item: Files, names: Collection[str]) -> bool:  # noqa: ARG002 - its one file
+    def holds(self, item: Files, names: Collection[str]) -> bool:
         """Whether the Taichi here reads the index: it ignores one of another version."""
         here = self.facts_here().get(Fact.VERSION)
         return not here or self._index is None or ".".join(map(str, self._index.version)) in here
 
-    def merge(self, item: Files, entry: PortableEntry) -> None:  # noqa: ARG002 - as above
+    def merge(self, item: Files, entry: PortableEntry) -> None:
         """Nothing: one index has the entries of one version."""
         raise UnjudgedError(_OTHER_VERSION)
 

@@ -133,7 +133,7 @@ class TileLang(TileLangPlaces, FilesFormat):
             return item.read(item.names[0])
         raise FormatError(f"{item.folder} has no binary")
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """Digests of the generated sources; two entries with equal digests differ in inputs not stored."""
         for name in item.names:
             if re.fullmatch(_SOURCES, name):

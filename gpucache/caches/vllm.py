@@ -186,7 +186,7 @@ class Vllm(VllmPlaces, FilesFormat):
         told = {f"env {name}": str(value) for name, value in env.items()} if isinstance(env, dict) else {}
         return told.items() if factors else super().inputs(item, entry)
 
-    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - of any
+    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The kind."""
         yield "kind", entry.artifact_kind
 

@@ -5,21 +5,28 @@ item has the lightest differing fields; of equally light ones it is the one with
 the first. Must not know any system.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpucache.answers.entries import Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import Difference
+
+if TYPE_CHECKING:
+    from gpucache.caches.format import Format
 
 T = TypeVar("T")
 Fields = Mapping[str, Any]
 """Values by label; two entries differ in a field where the values are unequal."""
 _COMPARED_CHARS = 300
 _TEXTS_COMPARED = 5000
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +129,47 @@ def once(wanted: Wanted, name: str) -> bytes | None:
     if len(values) > 1:
         raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")
     return values[0] if values else None
+
+
+def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
+    """Whether a cache has an entry with all the values that are asked for, and that programs get to."""
+    words = ", ".join(f"{label} {value}" for label, value in asked.items())
+
+    def stored(entry: CacheEntry) -> Fields:
+        told = made.stored(entry)
+        return {
+            label: asked[label] if asked.get(label) in values else ", ".join(values[:_NAMED])
+            for label, values in told.items()
+        }
+
+    if closed := made.closed():
+        return Reach(made.name, words, Verdict.NOT_CONSULTED, closed)
+    near = nearest(_looks(made), asked, stored, made.compared, made.hinders)
+    verdict: Verdict | Served
+    if near is None:
+        detail = "the cache has no entry like it; run the program to make one"
+        return Reach(made.name, words, Verdict.NEVER_BUILT, detail)
+    key = near.item.key
+    if near.differing:
+        lacking = ", ".join(near.differing)
+        verdict = Verdict.KEY_CHANGED
+        detail = f"no entry has all of it; the nearest, {key[:12]}, differs in {lacking}"
+    elif wrong := near.wrong:
+        verdict = Verdict.NOT_CONSULTED if wrong.kind is FindingKind.LOCKED else Verdict.CORRUPT
+        remedy = wrong.remedy or "run 'gpucache verify --repair'"
+        detail = f"it is present, but {wrong.detail}; {remedy}"
+    else:
+        rest = ", ".join(label for label in made.compared if label not in asked)
+        verdict = Served.HIT
+        told = f"; {rest} were not asked for" if rest else ""
+        detail = f"{key[:12]} has all of it and programs get to it{told}"
+    return Reach(made.name, words, verdict, detail, near.differences(asked), key)
+
+
+def _looks(made: "Format[Any]") -> Iterator[CacheEntry]:
+    """The entries of a cache with stored fields, as a scan sees them; none if it cannot be read."""
+    with suppress(OSError):
+        for item in made.items(""):
+            with suppress(OSError, FormatError):
+                if (entry := made.look(item)) is not None and entry.fields:
+                    yield entry

@@ -127,7 +127,7 @@ class Pocl(PoclPlaces, FilesFormat):
     )
 
     @classmethod
-    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
+    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
         """The source's kernels, for the named local sizes."""
         kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _VARIANTS))
         sizes = tuple("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
@@ -282,7 +282,7 @@ class Pocl(PoclPlaces, FilesFormat):
 
     # On the way to another machine.
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its bitcode
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Its LLVM and target; PoCL's version and the CPU's name are only in the hash."""
         found = Program.of(item)
         yield from (pair for pair in (("LLVM", found.llvm), ("target triple", found.triple)) if pair[1])

@@ -93,7 +93,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
 
-    def trust(self, item: Files) -> Iterator[Problem]:  # noqa: ARG002 - it keeps all else from being checked
+    def trust(self, item: Files) -> Iterator[Problem]:
         """Nothing besides the result of ``check``."""
         yield from ()
 
@@ -223,7 +223,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         _require_headers(moved)
         return moved
 
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
         """The files, unless they are of another Python, or of headers that differ on this machine: PyOpenCL
         compares those by their paths."""
         _require_headers(entry.files)

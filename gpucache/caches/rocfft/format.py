@@ -167,7 +167,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             unique=False,
         )
 
-    def stays(self, item: Stored) -> str:  # noqa: ARG002 - it applies to a whole database
+    def stays(self, item: Stored) -> str:
         """That it belongs to the installation."""
         return _BELONGS if self.location.role == SYSTEM else ""
 
@@ -215,7 +215,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
-    def facts(self, item: Stored, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its key
+    def facts(self, item: Stored, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Everything that rocFFT looks a kernel up by besides its name."""
         told = item.row.fields
         yield Fact.ARCHITECTURE, told["arch"]

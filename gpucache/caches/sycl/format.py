@@ -1,17 +1,19 @@
 """libsycl's persistent cache: a directory named by hashes has the copies of a program's binary, by number.
 
-Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``, ``getCompiledKernelItemPath``,
-``getDeviceCodeIRPath``, ``getItemFromDisc``, ``LockCacheItem``, ``updateCacheFileSizeAndTriggerEviction``)::
+Source: libsycl, ``persistent_device_code_cache.cpp``::
 
     <device>/<images>/<spec constants>/<build options>/<n>.bin .src _access_time.txt
     ext_kernel_compiler/<device>/<build options>/<source>/<n>.bin _access_time.txt
     ext_kernel_compiler/<Base64 of a 256-bit hash, / as ->/ir.bin ir_access_time.txt
 
-An entry is such a directory, as its hashes cover the whole key. Programs look at 0, 1, 2... while either
-file of a number exists; a number with a lock is passed over; the first whose ``.src`` equals the wanted key
-is taken, even with a damaged ``.bin``. So everything wrong in a directory is repaired by removing the whole,
-which programs write again. A lock is a file made with O_CREAT | O_EXCL and names no process: after ten
-minutes it counts as abandoned.
+``.src`` (the key) and ``.bin`` (one binary, before 2025 more) have the frames below; a time is nanoseconds in
+decimal. Directories are named by ``std::hash<std::string>`` of libstdc++ on 64-bit machines in decimal. An
+entry is such a directory, as its hashes cover the whole key. Programs look at 0, 1, 2... while either file of
+a number exists; a number with a lock is passed over; the first whose ``.src`` equals the wanted key is taken,
+even with a damaged ``.bin``. So everything wrong in a directory is repaired by removing the whole, which
+programs write again. A lock is an empty file made with O_CREAT | O_EXCL and names no process: after ten
+minutes it counts as abandoned. ``cache_size.txt`` is the total in decimal, by which libsycl evicts with
+SYCL_CACHE_MAX_SIZE set.
 """
 
 import hashlib
@@ -19,96 +21,238 @@ import os
 import re
 import shlex
 import stat
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from itertools import filterfalse
 from pathlib import Path
+from typing import cast
 
-from gpucache import payload as payloads
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
-from gpucache.answers.why import Reach, Served
+from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat, needed
 from gpucache.caches.format import HeldError
+from gpucache.caches.frames import Frame, LargeError, Parts, Rule, Span
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.sycl import entry as files_of
-from gpucache.caches.sycl import questions
-from gpucache.caches.sycl.entry import (
-    ACCESS,
-    ACCESS_LOCK,
-    BINARY,
-    DEVICE_LABELS,
-    FILE,
-    IDENTITY_LABELS,
-    IR_STEM,
-    KERNELS,
-    LOCK,
-    NAMED_BYTES,
-    SHOWN_BYTES,
-    SOURCE,
-    Binary,
-    DamagedError,
-    Number,
-    Numbers,
-    Source,
-    access_number,
-    family_of,
-    half_of,
-    judge,
-    order,
-)
 from gpucache.caches.sycl.locations import FOLDER, LITTLE_BYTES, MAX_SIZE, Bounds, SyclPlaces
-from gpucache.caches.why import nearest
-from gpucache.errors import FormatError
+from gpucache.caches.why import Field, TextsAlike
+from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import digest
-from gpucache.model import KeyField
-from gpucache.units import format_age, format_size
+from gpucache.payload import PayloadKind, describe, spirv
+from gpucache.payload.mangled import readable
+from gpucache.units import format_age, format_size, printable
 
-SIZE_FILE, EVICTION = "cache_size.txt", "_eviction_in_progress"
-SIZE_LOCK = SIZE_FILE + LOCK
-STALE_NS = 600 * 10**9
-"""The age at which a lock counts as abandoned; libsycl takes one while it writes two files."""
+_KERNELS, _SIZE, _EVICTION = "ext_kernel_compiler", "cache_size.txt", "_eviction_in_progress"
+_BINARY, _SOURCE, _TIME, _LOCK = ".bin", ".src", "_access_time.txt", ".lock"
+_DEVICE = ("platform name", "device name", "device version", "driver version")
+_OPTIONS, _SPEC = "build options", "spec constants"
 _HASH = r"(0|[1-9][0-9]{0,18}|1[0-8][0-9]{18})"
 # One hash in 20,000 has fewer than 15 digits, and other programs' numbers have: one may be short, not two.
 _ONE_SHORT = r"(?!(?:.*?\b[0-9]{1,14}\b){2})"
 _ENTRIES = (
     f"{_ONE_SHORT}{_HASH}/{_HASH}/{_HASH}/{_HASH}/",
-    f"{_ONE_SHORT}({KERNELS})/{_HASH}/{_HASH}/{_HASH}/",
-    f"({KERNELS})/([A-Za-z0-9+\\-]{{43}}=)/",
+    f"{_ONE_SHORT}({_KERNELS})/{_HASH}/{_HASH}/{_HASH}/",
+    f"({_KERNELS})/([A-Za-z0-9+\\-]{{43}}=)/",
 )
-_ROOT_FILES = tuple(re.escape(name) for name in (SIZE_FILE, SIZE_LOCK, EVICTION, EVICTION + LOCK))
-_CACHE = Layout(
-    (*(entry + FILE for entry in _ENTRIES), KERNELS, SIZE_FILE),
-    own=_ROOT_FILES,
-    signs=(*_ROOT_FILES, KERNELS, f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
-)
-"""Names that identify a directory as libsycl's: an entry's file, and shorter names unlikely elsewhere."""
-_FAMILIES = {
-    ("program", 4): ("device", "image", "spec constants", "build options"),
-    ("kernel_compiler binary", 4): ("", "device", "build options", "source"),
-    ("kernel_compiler IR", 2): ("", "source, options and compiler"),
-}
-"""By kind and depth of a directory, the part of the key that its name is a hash of."""
-_SLACK_BYTES, _SIZE_BYTES = 64 << 10, 4096
-_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
-"""Numbers with more digits than an unsigned 64-bit number are not read."""
+_FILE = r"(0|[1-9][0-9]{0,9}|ir)(\.bin|\.src|_access_time\.txt)(\.lock)?|(?:0|[1-9][0-9]{0,9}|ir)\.lock"
+_ROOT_FILES = tuple(re.escape(name) for name in (_SIZE, _SIZE + _LOCK, _EVICTION, _EVICTION + _LOCK))
+_NUMBER = re.compile(rb"[ \t\n\v\f\r]*\+?([0-9]{1,20})(?![0-9])")
 _SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
-"""The names that libsycl writes or a crash leaves; anything else belongs to another program."""
-_NO_SIZE = "was not written by libsycl, so it stays; move it elsewhere"
-_WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
-_SPINS = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
-_LOCKED = "programs pass this entry over and keep another copy next to it, and eviction spins on it for ever"
-_TIMES = "programs no longer note when the entry was used, and eviction takes it too early"
-_VARIANT_SHOWN, _NAMES_SHOWN = 200, 16
+"""The content that libsycl writes or a crash leaves; anything else belongs to another program."""
+_STALE_NS = 600 * 10**9
+_SHOWN_BYTES, _NAMED_BYTES, _HASHED_BYTES, _FRAMES_READ = 4096, 1 << 20, 64 << 20, 1024
+_SLACK_BYTES, _SIZE_BYTES, _COUNT_USED = 64 << 10, 4096, 3
+_LOST = "a program that asks for it gets nothing, tries no other copy and adds one at every run"
+_FAILS = "the program gets the driver's error or dies, at every start"
+_PASSED = "programs pass it over and keep another copy next to it"
+_HANGS = "a program with SYCL_CACHE_MAX_SIZE set dies or waits for ever when it adds an entry"
+_LOADABLE = {
+    "Intel(R) OpenCL": (PayloadKind.INTEL_CPU, PayloadKind.ELF, PayloadKind.INTEL_GPU),
+    "Intel(R) OpenCL Graphics": (PayloadKind.INTEL_GPU, PayloadKind.ELF),
+    "NVIDIA CUDA BACKEND": (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.PTX),
+}
+"""By platform the binaries that it loads; of others nothing is known."""
+_OLD_GPU = b"CTNI"
+_SEED, _MULTIPLIER, _MASK = 0xC70F6907, 0xC6A4A7935BD1E995, (1 << 64) - 1
+
+
+def murmur64a(data: bytes) -> int:
+    """``std::hash`` of some bytes, MurmurHash64A with another seed; some 20 MiB a second."""
+    whole = len(data) & -8
+    value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
+    for (block,) in struct.iter_unpack("<Q", memoryview(data)[:whole]):
+        block = block * _MULTIPLIER & _MASK
+        block ^= block >> 47
+        value = ((value ^ block * _MULTIPLIER) & _MASK) * _MULTIPLIER & _MASK
+    if whole < len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value ^= value >> 47
+    value = value * _MULTIPLIER & _MASK
+    return value ^ value >> 47
+
+
+# The rules of the two files.
+
+
+def _unlike(one: Parts) -> list[str]:
+    """The parts of a key that do not hash to its directories."""
+    parts = zip(("device", "images", "spec", "options"), one.item.parts, strict=True)
+    small = [(label, name) for label, name in parts if one.spans[label].length <= _HASHED_BYTES]
+    return [label for label, name in small if str(murmur64a(one.read(label))) != name]
+
+
+def _misplaced(one: Parts) -> str:
+    unlike = _unlike(one)
+    return " and ".join(unlike) if len(unlike) < len(one.item.parts) else ""
+
+
+def _large(one: Parts) -> str:
+    return ", ".join(label for label, span in one.spans.items() if span.length > _HASHED_BYTES)
+
+
+def _frame_of_binary(one: Parts) -> str:
+    """What a ``.bin`` has besides as many binaries as it says; versions before 2025 could store several."""
+    claimed, held, end = one.numbers["count"], 1, one.spans["binary"].end
+    while held < min(claimed, _FRAMES_READ) and 0 < (length := one.number(end)) <= one.size_bytes - end - 8:
+        held, end = held + 1, end + 8 + length
+    more = f"claims {claimed} binaries and has {held}" if claimed != held else ""
+    return more or (
+        f"has {one.size_bytes - end} unused bytes behind its binary" if end < one.size_bytes else ""
+    )
+
+
+def _misfit(one: Parts) -> str:
+    """Why a binary is not the one of the key next to it."""
+    data, info = one.read("binary"), describe(one.read("binary"), inside=2)
+    if info.problem:
+        return f"a broken binary, {info.problem}"
+    key = _key(one.item, _stem(one.name))
+    platform = printable(key.read("device", _SHOWN_BYTES).partition(b"/")[0], None) if key else ""
+    loadable = _LOADABLE.get(platform, (info.kind,))
+    if info.kind not in loadable and not data.startswith(_OLD_GPU):
+        return f"a binary ({info.kind}, starting with {data[:8].hex(' ')}) that is not of {platform}"
+    known = info.kind not in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
+    names = _kernels(key) if key and known else ()
+    # Compilers keep the names by which programs request their kernels.
+    missing = next((name for name in names if name.encode() not in data), "")
+    return (
+        f"no kernel {readable(missing)}, unlike its images, so it belongs to another entry" if missing else ""
+    )
+
+
+def _unknown(one: Parts) -> bool:
+    kind = describe(one.read("binary")).kind
+    return kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
+
+
+def _kernels(key: Parts) -> tuple[str, ...]:
+    """The mangled names of the kernels in the images, in order, as far as these are searched."""
+    return spirv.kernel_names(key.read("images", _NAMED_BYTES))
+
+
+_KEY = Frame(
+    r".+\.src", "device:p64 options:p64 spec:p64 images:p64 more:rest", _PASSED,
+    (
+        Rule(FindingKind.CORRUPT, lambda one: one.spans["more"].length, "has {} bytes behind its images"),
+        Rule(FindingKind.MISPLACED, _misplaced, "has {} of another directory, so no program looks for it"),
+        Rule(None, _large, "its {} were not hashed, being over 64.0 MiB"),
+        Rule(None, lambda one: len(_unlike(one)) == len(one.item.parts),
+             "its directories are not named by libstdc++'s hash, so they were not compared"),
+    ),
+)  # fmt: skip
+_CODE = Frame(
+    r".+\.bin", "count:u64 binary:p64 more:rest", _LOST,
+    (
+        Rule(FindingKind.CORRUPT, lambda one: not one.spans["binary"].length, "has an empty binary"),
+        Rule(FindingKind.CORRUPT, _frame_of_binary, "{}", "versions before 2025 fail"),
+        Rule(FindingKind.MISLABELLED, _misfit, "has {}", _FAILS),
+        Rule(None, _unknown, "its binary is of an unknown kind"),
+        Rule(None, lambda one: one.item.parts[0] == _KERNELS,
+             "a kernel_compiler's binary stores no key, so its directory was not compared"),
+    ),
+)  # fmt: skip
+
+
+def _stem(name: str) -> str:
+    """The number of a file."""
+    return re.split(r"\.|_", name, maxsplit=1)[0]
+
+
+def _stems(item: Files) -> list[str]:
+    """The numbers of a directory, in the order in which programs look at them: one file of two is enough."""
+    found = {_stem(name) for name in item.names if _is_content(name)}
+    return sorted(found, key=lambda one: -1 if one == "ir" else int(one))
+
+
+def _is_content(name: str) -> bool:
+    return name.endswith((_BINARY, _SOURCE)) and re.fullmatch(_FILE, name) is not None
+
+
+def _key(item: Files, stem: str) -> Parts | None:
+    """The key of a number; None if it has none that is whole."""
+    with suppress(FormatError, OSError):
+        if stem + _SOURCE in item.seen and not (found := Parts(item, stem + _SOURCE, _KEY.words)).cut:
+            return found
+    return None
+
+
+def _time(item: Files, stem: str) -> int:
+    """The time in an access time file, in nanoseconds; -1 if there is none."""
+    with suppress(OSError, FormatError, KeyError):
+        text = item.part(stem + _TIME, 0, 64).strip()
+        return int(text) if text.isdigit() and len(text) < 20 else -1
+    return -1
+
+
+def _strange(item: Files, stem: str) -> str:
+    """The name of a lone file that does not begin like libsycl's, with a small count or length; else empty.
+
+    Other programs number files too. Two files of one number, or a time, mark it as libsycl's.
+    """
+    names = [one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen]
+    if len(names) != 1 or _time(item, stem) >= 0:
+        return ""
+    try:
+        return names[0] if any(item.part(names[0], 0, 8)[_COUNT_USED:]) else ""
+    except (OSError, FormatError):  # reported elsewhere
+        return ""
+
+
+def _of_others(name: str) -> str:
+    """Why a file that is named like libsycl's is left alone."""
+    return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
+
+
+def _is_lock(item: Files, name: str) -> bool:
+    """Whether a file with a lock's name is one: libsycl makes empty files."""
+    return stat.S_ISREG(item.seen[name].st_mode) and not item.seen[name].st_size
+
+
+def _shown(raw: bytes, hashed: str) -> str:
+    """A text for people, which differs if the bytes do."""
+    return printable(raw, _SHOWN_BYTES) + (f" (hash {hashed})" if len(raw) >= _SHOWN_BYTES else "")
+
+
+def _blob(raw: bytes, hashed: str) -> str:
+    """The bytes for people: size and first ones, which differ if the bytes do."""
+    return (
+        f"{len(raw)} bytes {raw[:16].hex()}" + (f"... (hash {hashed})" if raw[16:] else "") if raw else "none"
+    )
+
+
+def _device(raw: bytes) -> tuple[tuple[str, str], ...]:
+    """The four parts of a device; of another form its whole as name. Only the name may contain slashes."""
+    platform, _, rest = printable(raw, _SHOWN_BYTES).partition("/")
+    parts = (platform, *rest.rsplit("/", 2))
+    return tuple(zip(_DEVICE, parts, strict=True)) if len(parts) == len(_DEVICE) else ()
 
 
 class Sycl(SyclPlaces, FilesFormat):
@@ -117,54 +261,127 @@ class Sycl(SyclPlaces, FilesFormat):
     layout = Layout(
         _ENTRIES,
         own=_ROOT_FILES,
+        signs=(*(f"{entry}(?:{_FILE})" for entry in _ENTRIES), *_ROOT_FILES, _KERNELS,
+               f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
         key=lambda names: hashlib.sha256("/".join(names).encode()).hexdigest(),
-    )
+    )  # fmt: skip
+    frames = (_KEY, _CODE)
     barred_by_links = False
-    wanted = questions.WANTED
-    asks_itself = True
     moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
     fixes = frozenset(FindingKind)
-    _told: tuple[str, tuple[str, ...]] = "", ()
-    """The entry that was checked last, and the facts missing from its files."""
+    wanted = {
+        "device": "platform/device/version/driver as inspect shows them, such as 'Intel(R) OpenCL/Intel(R) "
+        "Xeon(R) Processor/OpenCL 3.0 (Build 0)/2024.18.7.0', empty parts not compared; or the device's name",
+        **dict.fromkeys(_DEVICE, "one part of the device"),
+        **dict.fromkeys((_OPTIONS, "options"), "compile and link options as one text"),
+        **dict.fromkeys((_SPEC, "spec"), "the bytes of the specialisation constants, or 'none'"),
+        "image": "the bytes of a device image, such as SPIR-V, or its hash as inspect shows it",
+        "kernel": "the name of a kernel in the image, mangled or readable",
+    }
+    compared = {
+        **dict.fromkeys(_DEVICE, Field()), _OPTIONS: Field(3, TextsAlike()), _SPEC: Field(3),
+        "image": Field(4), "kernel": Field(3),
+    }  # fmt: skip
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
         """libsycl's if it has entries under hashes, or is an empty one with the cache's name."""
-        whose = _CACHE.whose(path)
-        empty = path.name == FOLDER and not any(path.iterdir())
-        return Whose.OWN if empty else whose
+        found = cls.layout.whose(path)
+        return Whose.OWN if path.name == FOLDER and not any(path.iterdir()) else found
 
     # Entries.
 
     def look(self, item: Files) -> CacheEntry | None:
-        """The entry that programs see, from its files' first bytes; None for a directory without entries."""
-        numbers = Numbers.of(item)
-        if not numbers.stems:
+        """The entry that programs see, from the first bytes of its files; None without any."""
+        if not (stems := _stems(item)):
             return None
-        strange = ""
-        found: list[CacheEntry] = []
-        for stem in numbers.stems:
-            strange = files_of.stranger(item, numbers, stem)
-            if not strange:
-                found.append(self._glance(item, numbers, stem))
-                if found[-1].damage is None:
-                    break
-        if not found:
-            return self.entry(item)._replace(stays=_not_ours(strange), unique=False, shows=False)
-        look = found[-1] if found[-1].damage is None else found[0]
-        return look._replace(last_used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
+        own = [stem for stem in stems if not _strange(item, stem)]
+        entry, stem = self.entry(item), self._served(item, own or stems)
+        if not own:
+            return entry._replace(stays=_of_others(_strange(item, stem)), unique=False, shows=False)
+        damage = next(self._of_number(item, stem, stems), None)
+        with suppress(FormatError, OSError, KeyError):
+            start = Parts(item, stem + _BINARY, _CODE.words).read("binary", _SHOWN_BYTES)
+            entry = entry._replace(artifact_kind=describe(start).kind.value)
+        entry = entry._replace(damage=damage, last_used_ns=max(_used_ns(item, one) for one in stems))
+        if item.parts[0] == _KERNELS:
+            what = "binary" if stem != "ir" else "IR"
+            return entry._replace(program=f"kernel_compiler {what} {item.key[:12]}", unique=True)
+        entry = entry._replace(unique=False)
+        key = _key(item, stem)
+        return self._described(entry, key) if key else entry
+
+    def _described(self, entry: CacheEntry, key: Parts) -> CacheEntry:
+        """An entry with what its key says."""
+        device, names = key.read("device", _SHOWN_BYTES), _kernels(key)
+        parts, (_, image, spec, options) = _device(device), key.item.parts
+        told = dict(parts or ((_DEVICE[1], printable(device, _SHOWN_BYTES)),))
+        fields = (
+            *told.items(),
+            (_OPTIONS, _shown(key.read("options", _SHOWN_BYTES), options)),
+            (_SPEC, _blob(key.read("spec"), spec)),
+            ("image", f"{int(image):016x}"),
+            *(("kernel", name) for name in names[:16]),
+        )
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        start = key.read("images", _SHOWN_BYTES)
+        kind = f"{describe(start).kind.value} image" if start else ""
+        # Kernels of two programs may share a name, so only the image identifies another version.
+        spec_shown = f" spec {int(spec):016x}"[:18] if key.spans["spec"].length else ""
+        variant = f"{dict(fields)[_OPTIONS][:200]}{spec_shown} image {int(image):016x}"
+        return entry._replace(
+            program=readable(names[0]) + more if names else kind,
+            target="/".join(value for label, value in told.items() if label in _DEVICE[:2]),
+            variant=variant[:-4].strip(),
+            toolchain=parts,
+            toolchain_identity=_DEVICE[:2] if parts else (),
+            fields=fields,
+        )
+
+    def _served(self, item: Files, stems: Sequence[str]) -> str:
+        """The number that programs take: the first without a lock whose files can be parsed."""
+        whole = (
+            stem for stem in stems
+            if stem + _LOCK not in item.seen and next(self._of_number(item, stem, stems), None) is None
+        )  # fmt: skip
+        return next(whole, stems[0])
+
+    def _of_number(self, item: Files, stem: str, stems: Sequence[str]) -> Iterator[Problem]:
+        """The problems of a number that need no look at its content: lock, half, cut, or out of reach."""
+        if (name := stem + _LOCK) in item.seen:
+            yield (lock := self._lock(item, name, _PASSED, bars=True))
+            if lock.kind is FindingKind.LOCKED:
+                return  # what is being written is not judged
+        needed = (_BINARY,) if item.parts[0] == _KERNELS else (_SOURCE, _BINARY)
+        if gone := next((stem + one for one in needed if stem + one not in item.seen), ""):
+            yield Problem(FindingKind.ORPHAN, f"{gone} is missing: programs miss and write it again")
+            return
+        for frame in self.frames:
+            for name in (stem + one for one in needed if re.fullmatch(frame.names, stem + one)):
+                yield from self.judged(item, name, whole=False)
+        hole = next(number for number in range(len(stems) + 1) if str(number) not in stems)
+        if stem != "ir" and int(stem) > hole:
+            why = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
+            yield Problem(FindingKind.MISPLACED, why)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check both files of each number, the hashes, the binary's kind, and why programs miss it."""
+        """Both files of each number, the hashes, and why programs miss it."""
         now = item.again()
-        numbers = Numbers.of(now)
-        _, found, notes = self._judged(now, numbers)
-        self._told = item.key, tuple(notes)
-        yield from (*found, *(problem for _, problem in self._around(now, numbers)))
-
-    def notes(self, item: Files) -> Iterator[str]:
-        """The properties that its files could not show."""
-        yield from self._told[1] if self._told[0] == item.key else ()
+        stems, seen = _stems(now), set[str]()
+        for stem in (one for one in stems if not _strange(now, one)):
+            found = list(self._of_number(now, stem, stems))
+            yield from found
+            if any(one.kind in (FindingKind.LOCKED, FindingKind.ORPHAN) for one in found):
+                continue  # an entry in the making is not judged
+            for name in (one for one in (stem + _SOURCE, stem + _BINARY) if one in now.seen):
+                if not any(name in one.detail for one in found):
+                    yield from self.judged(now, name)
+            if not found and (key := _key(now, stem)):
+                sha256 = key.sha256(Span(0, key.size_bytes))
+                if sha256 in seen:
+                    yield Problem(FindingKind.SUPERSEDED, f"{stem} is a copy that programs never get to")
+                seen.add(sha256)
+        yield from (problem for _, problem in self._around(now))
 
     def trust(self, item: Files) -> Iterator[Problem]:
         """Files that others own or can write to, which people have to change."""
@@ -172,273 +389,152 @@ class Sycl(SyclPlaces, FilesFormat):
         return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
 
     def unsound(self, item: Files) -> Problem | None:
-        """The problems of the number that programs take."""
-        numbers = Numbers.of(item)
-        judged = [judge(item, numbers, stem) for stem in numbers.stems]
-        taken = next((one for one in judged if one.taken or one.kills), judged[0])
-        return next((one for one in taken.problems if one.kind and one.kind.wrong), None)
+        """The problem of the binary that programs take."""
+        stem = self._served(item, _stems(item))
+        names = (one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen)
+        found = (problem for name in names for problem in self.judged(item, name))
+        return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
         """The binary that programs take."""
-        numbers = Numbers.of(item)
-        judged = (judge(item, numbers, stem) for stem in numbers.stems)
-        stem = next((one.stem for one in judged if one.taken), numbers.stems[0])
-        return Binary(item, stem).content()
+        name = self._served(item, _stems(item)) + _BINARY
+        found = Parts(item, name, _CODE.words)
+        length = found.spans["binary"].length
+        if length > self.largest_bytes:
+            limit = format_size(self.largest_bytes)
+            raise FormatError(
+                f"the binary in {name} has {format_size(length)}, over the {limit} that are extracted"
+            )
+        return found.read("binary", length)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The stored key, and a description of the binary."""
-        numbers = Numbers.of(item)
-        stem = next((one for one in numbers.stems if self._glance(item, numbers, one).damage is None), "")
-        stem = stem or numbers.stems[0]
-        binary = Binary(item, stem)
-        payload: list[tuple[str, str]] = []
-        if unseen := binary.payload.unseen:
-            payload.append(("binary", f"{format_size(binary.payload.length)}, {unseen}"))
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        """The images by size and digest, and the numbers of the copies."""
+        if key := _key(item, self._served(item, _stems(item))):
+            span = key.spans["images"]
+            yield "images", f"{format_size(span.length)}, SHA-256 {key.sha256(span)}"
         else:
-            data = binary.part(binary.payload)
-            payload += [*payloads.describe(data).pairs, ("SHA-256", digest(data))]
-            if binary.held > 1:
-                payload.insert(-1, ("further binaries", str(binary.held - 1)))
-        labels = _FAMILIES[family_of(item), len(item.parts)]
-        place = (
-            (f"directory of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label
-        )
-        fields = (KeyField(*pair) for pair in (*_stored(item, stem), *place))
-        numbered = KeyField("numbers", ", ".join(numbers.stems))
-        return EntryReport(entry, (*fields, numbered), tuple(payload))
+            yield "inputs of the key", "not stored by a kernel_compiler; only their hashes are known"
+        yield "directory", "/".join(item.parts)
+        yield "numbers", ", ".join(_stems(item))
+
+    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        """The kind and digest of the binary; of a large one its size."""
+        found = Parts(item, self._served(item, _stems(item)) + _BINARY, _CODE.words)
+        try:
+            data = found.read("binary")
+        except LargeError as error:
+            yield "binary", f"{format_size(found.spans['binary'].length)}, {error}"
+            return
+        yield from describe(data).pairs
+        yield "SHA-256", digest(data)
+
+    # Names that belong to no entry.
+
+    def _around(self, item: Files) -> Iterator[tuple[str, Problem]]:
+        """Names in a directory of entries that belong to no number, and locks, each with its effect."""
+        stems = _stems(item)
+        for name in (one for one in item.names if "/" not in one):
+            lone = _stem(name) not in stems
+            if not re.fullmatch(_FILE, name) or name == _strange(item, _stem(name)):
+                yield name, Problem(FindingKind.LEFTOVER, _of_others(name), paths=())
+            elif name.endswith(_LOCK) and (lone or name.endswith(_TIME + _LOCK)):
+                effect = "programs no longer note uses" if not lone else _PASSED
+                yield name, self._lock(item, name, effect)
+            elif (name.endswith(_TIME) and (time := _time(item, _stem(name))) < 0) or (
+                lone and name.endswith(_TIME)
+            ):
+                own = time >= 0 or not item.seen[name].st_size or not lone
+                detail = f"{name} has no time of an entry, so libsycl evicts by nothing"
+                yield name, Problem(FindingKind.ORPHAN, detail, paths=None if own else ())
+
+    def _lock(self, item: Files, name: str, effect: str, *, bars: bool = False) -> Problem:
+        """The meaning of a lock: one that is abandoned is removed, and misplaced if it stops programs."""
+        age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
+        if not _is_lock(item, name):
+            detail = f"{name} is not empty as libsycl's locks are, so it stays: {effect}; move it elsewhere"
+            return Problem(FindingKind.LOCKED, detail, paths=())
+        if self._is_abandoned(item, name):
+            kind = FindingKind.MISPLACED if bars else FindingKind.LOCKED
+            return Problem(kind, f"{name} is {age} old, so its program was killed: {effect}")
+        detail = f"{name} is less than 10 min old, so a program may have it; else {effect}"
+        return Problem(FindingKind.LOCKED, detail, f"wait, or remove {name} once no program runs", ())
+
+    def _is_abandoned(self, item: Files, name: str) -> bool:
+        return _is_lock(item, name) and self.now_ns() - item.seen[name].st_mtime_ns > _STALE_NS
+
+    # Explanations.
+
+    def asked(self, wanted: Wanted) -> Mapping[str, str]:
+        """The fields as an entry has them; a device by its parts, images by the hash of their directory."""
+        asked = dict(super().asked(wanted))
+        for label, alias in ((_OPTIONS, "options"), (_SPEC, "spec"), ("image", "image")):
+            if raw := [one for name in {label, alias} for one in wanted.get(name, ())]:
+                # libsycl sorts images by their first kernel.
+                raw.sort(key=lambda one: min(spirv.kernel_names(one), default="") if label == "image" else "")
+                data = b"".join(raw)
+                asked.pop(alias, None)
+                if label == _SPEC:
+                    asked[label] = _blob(b"" if data == b"none" else data, str(murmur64a(data)))
+                elif label == _OPTIONS:
+                    asked[label] = _shown(data, str(murmur64a(data)))
+                elif len(data) != 16:
+                    asked[label] = f"{murmur64a(data):016x}"
+        if device := asked.pop("device", ""):
+            parts = device.split("/") if "/" in device else ["", device]
+            whole = dict(_device(device.encode())) or dict(zip(_DEVICE, parts, strict=False))
+            asked = {label: value for label, value in whole.items() if value} | asked
+        if not asked or any(len(wanted.get(label, ())) > 1 for label in ("device", *_DEVICE)):
+            raise UsageError("a program runs on one device; give platform/device/version/driver once")
+        return asked
+
+    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
+        """The fields of an entry, kernels by both of their names."""
+        found = dict(super().stored(entry))
+        return {**found, "kernel": [*(names := found.get("kernel", ())), *map(readable, names)]}
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """One result for the fields given; raises UsageError."""
-        question = questions.ask(wanted)
-        bounds = Bounds.of(os.environ)
-        refusal = "" if question.image_bytes is None else bounds.refusal(question.image_bytes)
-        if closed := self.closed():
-            yield Reach(self.name, question.words, Verdict.NOT_CONSULTED, closed)
-            return
-        programs = (item for item in self._present() if family_of(item) == "program")
-        near = nearest(
-            programs,
-            question.asked,
-            lambda item: question.stored(Source(item, Numbers.of(item).stems[0])),
-            questions.WEIGHTS,
-            self._hinders,
-        )
-        verdict: Served | Verdict
-        if near is None:
-            verdict, detail = (
-                Verdict.NEVER_BUILT,
-                "the cache has no entry; run the program to make one",
-            )
-        elif near.differing:
-            lacking = ", ".join(near.differing)
-            verdict, detail = (
-                Verdict.KEY_CHANGED,
-                f"no entry has all of it; the nearest, {near.item.key[:12]}, differs in {lacking}",
-            )
-        elif near.wrong and near.wrong.kind is FindingKind.LOCKED:
-            why = f"{near.wrong.detail}; {near.wrong.remedy}"
-            verdict, detail = Verdict.NOT_CONSULTED, f"it is being written, or its writer died: {why}"
-        elif near.wrong:
-            verdict, detail = (
-                Verdict.CORRUPT,
-                f"it is present, but {near.wrong.detail}; {fix(self.location)}",
-            )
-        else:
-            told = f"; {', '.join(question.unasked)} were not asked for" if question.unasked else ""
-            verdict, detail = Served.HIT, f"{near.item.key[:12]} has all of it and programs get to it{told}"
-        if refusal:
-            verdict, detail = Verdict.UNCACHEABLE, refusal
-        if not self.location.enabled:
-            off = next((one for one in self.location.problems if one.startswith("SYCL_CACHE_")), _OFF)
-            verdict, detail = Verdict.NOT_CONSULTED, f"{off} (otherwise: {detail})"
-        differences = near.differences(question.asked) if near else ()
-        yield Reach(self.name, question.words, verdict, detail, differences, near.item.key if near else "")
+        """The comparison of the fields, and whether programs use the cache for images of this size at all."""
+        size_bytes = sum(map(len, wanted.get("image", ())))
+        refusal = Bounds.of(os.environ).refusal(size_bytes) if size_bytes > 16 else ""
+        for one in super().answer(wanted) or ():
+            yield replace(one, verdict=Verdict.UNCACHEABLE, detail=refusal) if refusal else one
 
-    def _present(self) -> Iterator[Files]:
-        with suppress(OSError):
-            yield from (item for item in self.items("") if Numbers.of(item).stems)
-
-    def _hinders(self, item: Files) -> Problem | None:
-        """The reason why programs cannot use an entry."""
-        served, found, _ = self._judged(item, Numbers.of(item))
-        return next(iter(found), None) if not served else None
-
-    def _glance(self, item: Files, numbers: Numbers, stem: str) -> CacheEntry:
-        """The state of one number from the first bytes of its files."""
-        wrong: list[Problem] = []
-        family = family_of(item)
-        program = "" if family == "program" else f"{family} {item.key[:12]}"
-        look = self.entry(item)._replace(program=program, unique=family != "program")
-        with _noting(wrong):
-            if family == "program" and SOURCE in numbers.suffixes[stem]:
-                look = _described(look, item, Source(item, stem))
-        with _noting(wrong):
-            if BINARY in numbers.suffixes[stem]:
-                binary = Binary(item, stem)
-                start = binary.part(binary.payload, SHOWN_BYTES)
-                look = look._replace(artifact_kind=payloads.describe(start).kind.value)
-        locked = self._under_lock(item, stem)
-        half, beyond = half_of(item, numbers, stem), _beyond(numbers, stem)
-        if locked is not None and locked.kind is FindingKind.LOCKED:
-            problem: Problem | None = locked  # a program may be writing it, so its content is not judged
-        elif half:
-            problem = Problem(FindingKind.ORPHAN, half)
-        elif wrong or locked:
-            problem = wrong[0] if wrong else locked
-        else:
-            problem = Problem(FindingKind.MISPLACED, beyond) if beyond else None
-        return look._replace(damage=problem)
-
-    def _judged(self, item: Files, numbers: Numbers) -> tuple[str, list[Problem], list[str]]:
-        """The number that serves programs, empty for none; the problems of all numbers; and notes."""
-        served, killer = "", ""
-        taken: dict[str, Number] = {}
-        found: list[Problem] = []
-        notes: list[str] = []
-        # A stranger is told with everything around the entries.
-        for stem in filterfalse(partial(files_of.stranger, item, numbers), numbers.stems):
-            locked = self._under_lock(item, stem)
-            if locked is not None:
-                found.append(locked)
-                if locked.kind is FindingKind.LOCKED:
-                    continue  # an entry in the making is not judged
-            one = judge(item, numbers, stem)
-            found += one.problems
-            notes += one.notes
-            if locked is None:
-                twin = taken.get(one.digest) if one.digest else None
-                if beyond := _beyond(numbers, stem):
-                    found.append(Problem(FindingKind.MISPLACED, beyond))
-                elif killer:
-                    detail = f"programs die of {killer} before they get to {stem}"
-                    found.append(Problem(FindingKind.MISPLACED, detail))
-                elif twin is not None:
-                    found.append(_twin(twin, stem))
-                elif one.taken and not one.problems:
-                    served = served or stem
-                killer = killer or (stem if one.kills else "")
-                if one.taken:
-                    taken.setdefault(one.digest, one)
-            found += self._times(item, numbers, stem)
-        return served, found, notes
-
-    def _under_lock(self, item: Files, stem: str) -> Problem | None:
-        """The problem of a lock on an entry; misplaced if abandoned, as no program reads the entry."""
-        name = stem + LOCK
-        if name not in item.seen:
-            return None
-        kind = FindingKind.MISPLACED if self._is_stale(item, name) else FindingKind.LOCKED
-        detail, _, remedy = self._lock_told(item, name, _LOCKED).rpartition("; ")
-        return Problem(kind, detail, remedy, None if self._breakable(item, name) else ())
-
-    def _times(self, item: Files, numbers: Numbers, stem: str) -> Iterator[Problem]:
-        """A problem if an entry lacks a time that libsycl's eviction uses, where that was ever on."""
-        name = stem + ACCESS
-        if ACCESS in numbers.suffixes[stem]:
-            if access_number(item, stem) is None:
-                detail = f"{name} contains no time, so libsycl evicts the entry before all others"
-                yield Problem(FindingKind.ORPHAN, detail)
-        elif BINARY in numbers.suffixes[stem] and os.path.lexists(self.root / SIZE_FILE):
-            detail = f"{name} is missing, so libsycl never evicts the entry until it is used again"
-            yield Problem(FindingKind.ORPHAN, detail, paths=())
-
-    def _around(self, item: Files, numbers: Numbers) -> Iterator[tuple[str, Problem]]:
-        """Names in a directory of entries that belong to none, each with its effect."""
-        strange = (files_of.stranger(item, numbers, stem) for stem in numbers.stems)
-        for name in (*numbers.others, *filter(None, strange)):
-            detail = f"{name} next to the entries is not libsycl's and is left alone"
-            yield name, Problem(FindingKind.LEFTOVER, _not_ours(name) if "." in name else detail, paths=())
-        for stem, suffixes in numbers.suffixes.items():
-            present = numbers.present(stem)
-            if ACCESS in suffixes and not present and LOCK not in suffixes:
-                name = stem + ACCESS
-                detail = f"{name} has the last use of an entry that is gone"
-                ours = access_number(item, stem) is not None or item.seen[name].st_size == 0
-                yield name, Problem(FindingKind.ORPHAN, detail, paths=None if ours else ())
-            if LOCK in suffixes and not present:
-                yield stem + LOCK, self._lock(item, stem + LOCK, _holding(numbers, stem))
-            if ACCESS_LOCK in suffixes:
-                yield stem + ACCESS_LOCK, self._lock(item, stem + ACCESS_LOCK, _TIMES)
-
-    # Locks.
-
-    def _lock(self, item: Files, name: str, effect: str) -> Problem:
-        told = self._lock_told(item, name, effect)
-        return Problem(FindingKind.LOCKED, told, paths=None if self._breakable(item, name) else ())
-
-    def _is_stale(self, item: Files, name: str) -> bool:
-        return self.now_ns() - item.seen[name].st_mtime_ns > STALE_NS
-
-    def _breakable(self, item: Files, name: str) -> bool:
-        """Whether a lock is abandoned."""
-        return self._is_stale(item, name) and not _is_strange(item, name)
-
-    def _lock_told(self, item: Files, name: str, effect: str) -> str:
-        """A sentence on the meaning of a lock of some age."""
-        if _is_strange(item, name):
-            return (
-                f"{name} is not empty as libsycl's locks are, so it may be another program's and "
-                f"stays; move it elsewhere, as with it {effect}"
-            )
-        if self._is_stale(item, name):
-            age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
-            return (
-                f"{name} is {age} old, and as it names no process it counts as abandoned after "
-                f"10 min: {effect}; 'gpucache verify --cache sycl --repair' removes it"
-            )
-        return (
-            f"{name} is less than 10 min old, so a program may have it; if none does: {effect}; "
-            f"wait, or remove {name} by hand once no program runs"
-        )
-
-    @contextmanager
-    def _held(self, folder: Folder, item: Files, stems: Sequence[str]) -> Iterator[None]:
-        """Take the locks of some numbers, in libsycl's order; raises HeldError, OSError."""
-        with ExitStack() as taken:
-            for name in (stem + LOCK for stem in stems):
-                if name in item.seen and _is_strange(item, name):
-                    raise HeldError(f"{name} is not a lock of libsycl, as it is not empty; move it elsewhere")
-                if name in item.seen and self._is_stale(item, name):
-                    age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
-                    raise HeldError(f"{name} is {age} old and abandoned; {fix(self.location)}")
-                try:
-                    taken.enter_context(files.held_by_name(folder, name, 0o200))
-                except FileExistsError as error:
-                    why = f"a program may be writing, as {name} exists; run it again later"
-                    raise HeldError(why) from error
-            yield
+    def hinders(self, entry: CacheEntry) -> Problem | None:
+        """The problem of the number that programs take."""
+        item = cast("Files", entry.handle)
+        found = next(self._of_number(item, self._served(item, stems := _stems(item)), stems), None)
+        found = found or self.unsound(item)
+        return found and found._replace(remedy=found.remedy or fix(self.location))
 
     # On the way to another machine.
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Device and driver in the key of a program, and the feature that a binary for CPUs needs."""
-        told, stem = dict(look.toolchain), Numbers.of(item).stems[0]
-        if told:
-            opencl = "OpenCL" in told.get("platform name", "")  # other backends name and count otherwise
-            for label, fact in (("device name", Fact.ARCHITECTURE), ("driver version", Fact.DRIVER)):
-                if label in told:
-                    yield fact if opencl else f"{label} of {told['platform name']}", told[label]
-        with suppress(DamagedError):
-            binary = Binary(item, stem)
-            yield from needed(binary.part(binary.payload, SHOWN_BYTES))
+        told = dict(look.toolchain)
+        platform = told.get(_DEVICE[0], "")
+        for label, fact in ((_DEVICE[1], Fact.ARCHITECTURE), (_DEVICE[3], Fact.DRIVER)):
+            if label in told:  # other backends name and count otherwise
+                yield fact if "OpenCL" in platform else f"{label} of {platform}", told[label]
+        with suppress(FormatError, KeyError):
+            yield from needed(
+                Parts(item, f"{_stems(item)[0]}{_BINARY}", _CODE.words).read("binary", _SHOWN_BYTES)
+            )
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """Binaries and keys, without the times of their uses."""
-        moved = super().files_to_move(item)
-        return sorted(one for one in moved if one.name.endswith((BINARY, SOURCE)))
+        return sorted(one for one in super().files_to_move(item) if one.name.endswith((_BINARY, _SOURCE)))
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
         """The files, with times of use where libsycl evicts by them."""
-        if root != self.root or not os.path.lexists(self.root / SIZE_FILE):
+        if root != self.root or not os.path.lexists(self.root / _SIZE):
             return entry.files
-        now, ends = str(self.now_ns()).encode(), len(BINARY)
-        stems = [one.name[:-ends] for one in entry.files if one.name.endswith(BINARY)]
-        return [*(PortableFile(stem + ACCESS, now, 0o644) for stem in stems), *entry.files]
+        stems = [one.name.removesuffix(_BINARY) for one in entry.files if one.name.endswith(_BINARY)]
+        now = str(self.now_ns()).encode()
+        return [*(PortableFile(stem + _TIME, now, 0o644) for stem in stems), *entry.files]
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """The entry, and then its size in the total."""
-        done = move()
-        if done:
+        if done := move():
             self._resize(sum(len(one.data) for one in entry.files))
         return done
 
@@ -449,74 +545,77 @@ class Sycl(SyclPlaces, FilesFormat):
         return _identities(item) == _identities(item.again())
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove all numbers of its directory, under their locks, and the directories that are empty then."""
+        """Remove all numbers of its directory under their locks, and the directories that are empty then."""
         now = item.again()
-        numbers = Numbers.of(now)
-        strange = {stem: files_of.stranger(now, numbers, stem) for stem in numbers.stems}
-        own = [stem for stem, name in strange.items() if not name]
+        stems = _stems(now)
+        own = [stem for stem in stems if not _strange(now, stem)]
         if _identities(now) != _identities(item) or not own:
-            return Kept(_not_ours(next(iter(strange.values())))) if strange and not own else Kept()
-        spent = [
-            one
-            for one in numbers.suffixes
-            if not numbers.present(one) and access_number(now, one) is not None
-        ]
+            return Kept(_of_others(_strange(now, stems[0]))) if stems and not own else Kept()
         with now.open() as folder, self._held(folder, now, own):
-            for stem in (*own, *spent):
-                for name in numbers.files(stem):
-                    _unlink(folder, name)
-        self._resize(-_content_bytes(now, own))
+            spent = [one for one in map(_stem, now.names) if one not in stems and _time(now, one) >= 0]
+            for name in sorted(now.names, reverse=True):  # the key first
+                mine = re.fullmatch(_FILE, name) and not name.endswith(_LOCK)
+                if mine and _stem(name) in (*own, *spent):
+                    folder.unlink(name)
+        self._resize(-sum(now.seen[name].st_size for name in _identities(now) if _stem(name) in own))
         self.tidy(item.parts, len(item.parts))
         return None
 
     def discard(self, item: Files) -> Kept | None:
         """Remove an entry like ``remove``, after its abandoned locks."""
         now = item.again()
-        locks = [name for name in now.names if name.endswith(LOCK) and "/" not in name]
         with now.open() as folder:
+            locks = [name for name in now.names if name.endswith(_LOCK) and "/" not in name]
+            if held := next((name for name in locks if not self._is_abandoned(now, name)), ""):
+                raise HeldError(f"a program may be writing, as {held} exists")
             for name in locks:
-                if not self._breakable(now, name):
-                    raise HeldError(f"a program may be writing, as {name} exists")
-            for name in locks:
-                _unlink(folder, name)
+                folder.unlink(name)
         return self.remove(item)
 
-    # Leftovers, and the whole cache.
+    @contextmanager
+    def _held(self, folder: Folder, item: Files, stems: Sequence[str]) -> Iterator[None]:
+        """Take the locks of some numbers as libsycl does; raises HeldError, OSError."""
+        with ExitStack() as taken:
+            for name in (stem + _LOCK for stem in stems):
+                try:
+                    taken.enter_context(files.held_by_name(folder, name, 0o200))
+                except FileExistsError as error:
+                    remedy = "run it again later"
+                    if name in item.seen and self._is_abandoned(item, name):
+                        remedy = fix(self.location)
+                    raise HeldError(f"a program may be writing, as {name} exists; {remedy}") from error
+            yield
+
+    # The whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        """Directories without entries, links, strangers, and directories that others may write to."""
+        """Strangers, names in directories without entries, and directories that eviction left empty."""
         yield from super().beside()
-        for item in self.items(""):
-            numbers = Numbers.of(item)
-            if numbers.stems:
-                continue
-            found = list(self._around(item, numbers))
+        for item in (one for one in self.items("") if not _stems(one)):
+            found = list(self._around(item))
             if not found:
                 detail = f"{'/'.join(item.parts)} is empty, as eviction leaves it"
                 yield self.told(item.folder, Problem(FindingKind.LEFTOVER, detail))
-            for name, problem in found:
-                yield self.told(item.folder / name, problem)
+            yield from (self.told(item.folder / name, problem) for name, problem in found)
 
     def whole(self) -> Iterator[Checked]:
-        """The file of the size and its lock, and those of eviction: named by the root's path with a suffix,
-        they are next to the root, or in it if SYCL_CACHE_DIR ends in a slash."""
+        """The size and its lock, and those of eviction: named by the root's path with a suffix, they are next
+        to the root, or in it if SYCL_CACHE_DIR ends in a slash."""
         if problem := self._size_problem():
-            yield self.told(self.root / SIZE_FILE, problem)
-        places_of = ((self.root.parent, self.root.name + EVICTION), (self.root, EVICTION))
-        for folder, name in places_of if self.root.name else places_of[1:]:
-            if os.path.lexists(folder / name):
-                # Programs wait for the name without .lock, which none of them creates.
-                detail = f"while {name} exists every program that adds an entry hangs"
-                yield self.told(folder / name, Problem(FindingKind.MISPLACED, detail))
-        for path, effect in (
-            (self.root / SIZE_LOCK, _SPINS),
-            *((folder / (name + LOCK), "the cache is never evicted again") for folder, name in places_of),
+            yield self.told(self.root / _SIZE, problem)
+        eviction = [Path(f"{self.root}{slash}{_EVICTION}") for slash in ("", os.sep)]
+        for path in (
+            self.root / (_SIZE + _LOCK),
+            *eviction,
+            *(one.with_name(one.name + _LOCK) for one in eviction),
         ):
             if item := _file(path):
-                spins = effect is _SPINS and self._is_stale(item, path.name)
-                told = self._lock_told(item, path.name, effect)
-                kind = FindingKind.MISPLACED if spins else FindingKind.LOCKED
-                yield self.told(path, Problem(kind, told))
+                ends = path.name.endswith(_EVICTION + _LOCK)
+                effect = "the cache is never evicted again" if ends else _HANGS
+                problem = self._lock(item, path.name, effect, bars=not ends)
+                if path.name.endswith(_EVICTION):  # no program creates it, and all wait for it
+                    problem = problem._replace(kind=FindingKind.MISPLACED)
+                yield self.told(path, problem)
 
     def limits(self) -> Iterator[str]:
         """Limits that the stored entries show to be wrong, if programs of this machine use them."""
@@ -530,11 +629,8 @@ class Sycl(SyclPlaces, FilesFormat):
                 f"export {MAX_SIZE}={2 * stored}"
             )
         if bounds != Bounds():
-            sizes = []
-            for item in self._present():
-                with suppress(OSError, FormatError):
-                    if family_of(item) == "program":
-                        sizes.append(Source(item, Numbers.of(item).stems[0]).images.length)
+            keys = [_key(item, _stems(item)[0]) for item in self.items("") if _stems(item)]
+            sizes = [key.spans["images"].length for key in keys if key]
             if sizes and all(map(bounds.refusal, sizes)):
                 names = " ".join(bounds.names)
                 yield (
@@ -543,21 +639,18 @@ class Sycl(SyclPlaces, FilesFormat):
                 )
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove an abandoned lock, an orphan time or an empty directory; write the true size."""
+        """Remove an abandoned lock, a lone time or an empty directory; write the true size."""
         path = Path(checked.entry)
-        with suppress(OSError, FormatError, ValueError):
-            if path == self.root / SIZE_FILE:
-                return checked.fixed() if self._rewrite() else checked
+        with suppress(OSError, FormatError, HeldError, ValueError):
+            if path == self.root / _SIZE:
+                return checked.fixed() if self._resize(0, whole=True) else checked
             if (item := _file(path)) is None:
                 return checked
-            if path.name.endswith(LOCK):
-                ours = self._breakable(item, path.name)
-            elif path.name.endswith(ACCESS):
-                empty = item.seen[path.name].st_size == 0
-                ours = empty or access_number(item, path.name.removesuffix(ACCESS)) is not None
-            else:
-                ours = path.name.endswith(EVICTION) and not _is_strange(item, path.name)
-            if ours:
+            lock = path.name.endswith(_EVICTION) and _is_lock(item, path.name)
+            time = path.name.endswith(_TIME) and (
+                not item.seen[path.name].st_size or _time(item, _stem(path.name)) >= 0
+            )
+            if lock or time or (path.name.endswith(_LOCK) and self._is_abandoned(item, path.name)):
                 path.unlink()
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
             for folder in (parts, parts[:-1]):
@@ -568,63 +661,55 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def _summed(self) -> int:
         """The bytes of all entries as libsycl adds them up. Raises nothing."""
-        return sum(_content_bytes(item, Numbers.of(item).stems) for item in self._present())
+        with suppress(OSError):
+            return sum(item.seen[name].st_size for item in self.items("") for name in _identities(item))
+        return 0
 
     def _size_problem(self) -> Problem | None:
         """The problem of the size file; None if it is sound or missing."""
         try:
             with Folder.at(self.root) as folder:
-                data = files.read(folder, SIZE_FILE, _SIZE_BYTES)
+                data = files.read(folder, _SIZE, _SIZE_BYTES)
         except FileNotFoundError:
             return None
         except (OSError, FormatError) as error:
-            return Problem(FindingKind.UNTRUSTED, f"{error}: {_WRITERS_DIE}")
+            return Problem(FindingKind.UNTRUSTED, f"{error}: {_HANGS}")
         number = _size_of(data)
         if number is None:
-            shown = data.partition(b"\n")[0][:20].decode("ascii", "replace")
-            strange = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
-            detail = f"{SIZE_FILE} contains {shown!r}, which is not a size: {_WRITERS_DIE}{strange}"
-            return Problem(FindingKind.CORRUPT, detail)
-        if number < 0:
-            detail = f"{SIZE_FILE} is negative: programs evict at every entry they add"
-            return Problem(FindingKind.CORRUPT, detail)
+            strange = (
+                ""
+                if _SIZE_LIKE.fullmatch(data)
+                else "; libsycl did not write it, so it stays; move it elsewhere"
+            )
+            shown = printable(data.partition(b"\n")[0][:20], None)
+            return Problem(
+                FindingKind.CORRUPT, f"{_SIZE} has {shown!r}, which is not a size: {_HANGS}{strange}"
+            )
         summed = self._summed()
         if abs(number - summed) <= max(_SLACK_BYTES, summed // 4):
             return None  # libsycl itself counts in two ways
         effect = "evicts too early" if number > summed else "lets the cache grow too large"
-        detail = (
-            f"{SIZE_FILE} says {format_size(number)} and the entries take {format_size(summed)}, so libsycl "
-            f"{effect}"
-        )
-        return Problem(FindingKind.ORPHAN, detail)
+        told = f"{_SIZE} says {format_size(number)} and the entries take {format_size(summed)}"
+        return Problem(FindingKind.ORPHAN, f"{told}, so libsycl {effect}")
 
-    def _resize(self, change: int) -> None:
-        """Add a change to a size that is sound and not locked; otherwise leave it to verify."""
-        with suppress(OSError, FormatError, HeldError), self._size() as (folder, data):
-            if (number := _size_of(data)) is not None and number >= 0:
-                files.overwrite(folder, SIZE_FILE, str(max(0, number + change)).encode(), whole=True)
-
-    def _rewrite(self) -> bool:
-        """Write the true size if the file exists; whether it is right now."""
-        path = self.root / SIZE_FILE
-        if not stat.S_ISREG(path.lstat().st_mode):
-            path.unlink()  # libsycl makes a new one
-            return True
-        with suppress(HeldError), self._size() as (folder, data):
-            if _SIZE_LIKE.fullmatch(data):
-                files.overwrite(folder, SIZE_FILE, str(self._summed()).encode(), whole=True)
+    def _resize(self, change: int, *, whole: bool = False) -> bool:
+        """Add a change to a size that is sound, or write the true one; whether that is done."""
+        path = self.root / _SIZE
+        with suppress(OSError, FormatError, HeldError), Folder.at(self.root) as folder:
+            if whole and not stat.S_ISREG(path.lstat().st_mode):
+                path.unlink()  # libsycl makes a new one
                 return True
+            lock = _file(self.root / (_SIZE + _LOCK))
+            folder.lstat(_SIZE)
+            with self._held(folder, Files(self.root, (), "", lock.seen if lock else {}), [_SIZE]):
+                data = files.read(folder, _SIZE, _SIZE_BYTES)
+                number = _size_of(data)
+                if whole and _SIZE_LIKE.fullmatch(data):
+                    number, change = self._summed(), 0
+                if number is not None:
+                    files.overwrite(folder, _SIZE, str(max(0, number + change)).encode(), whole=True)
+                    return True
         return False
-
-    @contextmanager
-    def _size(self) -> Iterator[tuple[Folder, bytes]]:
-        """The root and the content of the size file, under its lock; the file must exist."""
-        with Folder.at(self.root) as folder:
-            folder.lstat(SIZE_FILE)
-            item = _file(self.root / SIZE_LOCK)
-            seen = Files(self.root, (), "", item.seen if item else {})
-            with self._held(folder, seen, [SIZE_FILE]):
-                yield folder, files.read(folder, SIZE_FILE, _SIZE_BYTES)
 
 
 def fix(location: Location) -> str:
@@ -635,37 +720,10 @@ def fix(location: Location) -> str:
     return f"run {command}" if "'" in name else f"run '{command}'"
 
 
-_OFF = "SYCL_CACHE_PERSISTENT is not set to 1; export SYCL_CACHE_PERSISTENT=1"
-
-
-def _not_ours(name: str) -> str:
-    """Why a file that is numbered like libsycl's is left alone."""
-    return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
-
-
-def _described(look: CacheEntry, item: Files, source: Source) -> CacheEntry:
-    """The description of an entry in its ``.src``."""
-    pairs, names = source.pairs, source.kernels
-    device = tuple(pair for pair in pairs if pair[0] in DEVICE_LABELS)
-    _, image, spec, _ = (f"{int(part):016x}" for part in item.parts)
-    fields = dict(source.fields())
-    more = f" spec {spec[:12]}" if source.spec.length else ""
-    target = "/".join(value for label, value in pairs if label in (*IDENTITY_LABELS, "device"))
-    return look._replace(
-        program=files_of.shown(names, source.part(source.images, NAMED_BYTES)),
-        target=target,
-        # Kernels of two programs may share a name, so only the image identifies another version.
-        variant=f"{fields['build options'][:_VARIANT_SHOWN]}{more} image {image[:12]}".strip(),
-        toolchain=device,
-        toolchain_identity=IDENTITY_LABELS if device else (),
-        fields=(*source.fields(), ("image", image), *(("kernel", name) for name in names[:_NAMES_SHOWN])),
-    )
-
-
-def _used_ns(item: Files, numbers: Numbers, stem: str) -> int:
+def _used_ns(item: Files, stem: str) -> int:
     """The runtime's own note, which it renews only with eviction on, or a read that the disk noted."""
-    seen = [access_number(item, stem) or 0]
-    for status in (item.seen[name] for name in numbers.files(stem) if name.endswith((BINARY, SOURCE))):
+    seen = [_time(item, stem)]
+    for status in (item.seen[stem + one] for one in (_BINARY, _SOURCE) if stem + one in item.seen):
         seen.append(status.st_mtime_ns)
         # A copy or a move sets the access time as well as the change time: only a later one is a read.
         if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns):
@@ -673,97 +731,20 @@ def _used_ns(item: Files, numbers: Numbers, stem: str) -> int:
     return max(seen)
 
 
-def _stored(item: Files, stem: str) -> Iterator[tuple[str, str]]:
-    """The stored key as text, by label."""
-    if family_of(item) != "program":
-        yield "key", f"not stored by a {family_of(item)}; only its hashes are known"
-        return
-    source = Source(item, stem)
-    yield from source.fields()
-    if unseen := source.images.unseen:
-        yield "image", f"{format_size(source.images.length)}, {unseen}"
-        return
-    yield "image", f"{format_size(source.images.length)}, SHA-256 {source.sha256(source.images)}"
-    names = source.kernels
-    yield from (("kernel", name) for name in names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
-        yield "kernels", f"{len(names)} in all"
-
-
-@contextmanager
-def _noting(wrong: list[Problem]) -> Iterator[None]:
-    """Add a file's problem to a list."""
-    try:
-        yield
-    except DamagedError as error:
-        wrong.append(Problem(error.kind, error.detail))
-    except (OSError, FormatError) as error:
-        wrong.append(Problem(FindingKind.UNTRUSTED, str(error)))
-
-
-def _beyond(numbers: Numbers, stem: str) -> str:
-    """Why programs stop before a number; empty if they reach it."""
-    hole = numbers.hole
-    if stem == IR_STEM or order(stem) <= hole:
-        return ""
-    stop = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
-    if LOCK in numbers.suffixes.get(str(hole), set()):
-        return f"{stop}: as {hole}{LOCK} keeps it free, they add another copy at every run"
-    return f"{stop} until they fill the gap with another copy"
-
-
-def _twin(lower: Number, own: str) -> Problem:
-    if not lower.problems:
-        detail = f"{own} is a copy of {lower.stem}, which programs take; it only takes room"
-        return Problem(FindingKind.SUPERSEDED, detail)
-    detail = f"programs take {lower.stem} for it, which is damaged, and never get to {own}"
-    return Problem(FindingKind.MISPLACED, detail)
-
-
-def _holding(numbers: Numbers, stem: str) -> str:
-    """The effect of a lock without an entry."""
-    if stem == IR_STEM:
-        return "the program is compiled at every run and never kept"
-    above = [one for one in numbers.stems if order(one) > order(stem)]
-    unseen = f" (now {', '.join(above[:3])}{'...' if above[3:] else ''})" if above else ""
-    return f"programs write their copy above {stem}{unseen}, never look there, and add one at every run"
-
-
 def _size_of(data: bytes) -> int | None:
-    """The first line as ``std::stoull`` reads it, negative for one below 0; an empty file counts as 0."""
+    """The first line as ``std::stoull`` reads it; an empty file counts as 0."""
     number = _NUMBER.match(data.partition(b"\n")[0])
     if not data:
         return 0
-    if number is None or int(number[2]) >= 1 << 64:
-        return None
-    return -1 if number[1] == b"-" else int(number[2])
-
-
-def _content_bytes(item: Files, stems: Sequence[str]) -> int:
-    names = [stem + suffix for stem in stems for suffix in (BINARY, SOURCE)]
-    return sum(item.seen[name].st_size for name in names if name in item.seen)
+    return int(number[1]) if number and int(number[1]) < 1 << 64 else None
 
 
 def _identities(item: Files) -> Mapping[str, Identity]:
-    return {
-        name: Identity.of(status)
-        for name, status in item.seen.items()
-        if name.endswith((BINARY, SOURCE)) and "/" not in name
-    }
-
-
-def _is_strange(item: Files, name: str) -> bool:
-    """Whether a file with a lock's name is not a lock: libsycl makes empty files."""
-    return not stat.S_ISREG(item.seen[name].st_mode) or item.seen[name].st_size > 0
+    return {name: Identity.of(status) for name, status in item.seen.items() if _is_content(name)}
 
 
 def _file(path: Path) -> Files | None:
-    """The problem of a file that belongs to no entry; None if it does not exist."""
+    """A file that belongs to no entry; None if it does not exist."""
     with suppress(OSError, ValueError):
         return Files(path.parent, (), "", {path.name: path.lstat()})
     return None
-
-
-def _unlink(folder: Folder, name: str) -> None:
-    with suppress(FileNotFoundError):
-        folder.unlink(name)
