@@ -552,10 +552,9 @@ class Sycl(SyclPlaces, FilesFormat):
         if _identities(now) != _identities(item) or not own:
             return Kept(_of_others(_strange(now, stems[0]))) if stems and not own else Kept()
         with now.open() as folder, self._held(folder, now, own):
-            spent = [one for one in map(_stem, now.names) if one not in stems and _time(now, one) >= 0]
-            for name in sorted(now.names, reverse=True):  # the key first
-                mine = re.fullmatch(_FILE, name) and not name.endswith(_LOCK)
-                if mine and _stem(name) in (*own, *spent):
+            spent = {one for one in map(_stem, now.names) if one not in stems and _time(now, one) >= 0}
+            for name in (stem + one for stem in (*own, *spent) for one in (_SOURCE, _BINARY, _TIME)):
+                if name in now.seen:
                     folder.unlink(name)
         self._resize(-sum(now.seen[name].st_size for name in _identities(now) if _stem(name) in own))
         self.tidy(item.parts, len(item.parts))
