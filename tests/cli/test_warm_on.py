@@ -331,13 +331,16 @@ def dask(tmp_path: Path) -> Iterator[Callable[..., Dask]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "modules", [(), ("engine/__init__", "engine/workers/__init__", "engine/workers/clusters")]
+)
 def test_a_worker_that_lacks_gpucache_lives_on(
-    dask: Callable[..., Dask], write: Write, tmp_path: Path
+    modules: tuple[str, ...], dask: Callable[..., Dask], write: Write, tmp_path: Path
 ) -> None:
-    """It may run other users' tasks, and is named with the remedy."""
+    """It, or one with a gpucache of other functions, may run other users' tasks; the remedy is named."""
     from distributed import Client
 
-    stranger = write({"gpucache/__init__.py": ""}, "stranger")
+    stranger = write({f"gpucache/{name}.py": "" for name in ("__init__", *modules)}, "stranger")
     cluster = dask({"PYTHONPATH": str(stranger), "PYTHONSAFEPATH": "1"})
     sources = write({"vector.cu": VECTOR})
     with Client(cluster.address, set_as_default=False) as client:
@@ -381,8 +384,11 @@ def test_an_adaptive_cluster_starts_a_worker(write: Write, nvrtc: str, tmp_path:
     [
         ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install distributed"),
         ("", ("dask:tcp://127.0.0.1:1",), 4, "no Dask scheduler can be reached at tcp://127.0.0.1:1"),
-        ("", ("dask://127.0.0.1:1",), 4, "no Dask scheduler can be reached at //127.0.0.1:1"),
+        ("", ("dask://127.0.0.1:1",), 4, "no Dask scheduler can be reached at 127.0.0.1:1"),
         ("", ("dask:tls://127.0.0.1:1",), 2, "DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
+        ("", ("dask:///none/s.json",), 2, "the scheduler file /none/s.json cannot be read: No such file"),
+        ("", (f"dask://{__file__}",), 2, "is not a scheduler file; name the one of 'dask scheduler"),
+        ("", ("dask:carrier-pigeon://127.0.0.1:1",), 4, "no Dask scheduler can be reached at carrier"),
         ("mpi4py", ("mpi",), 2, "pip install mpi4py"),
         ("", ("slurm:here",), 2, "or dask:ADDRESS"),
         ("", ("dask:tcp://127.0.0.1:1", "--check"), 2, "leave"),

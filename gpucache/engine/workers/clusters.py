@@ -9,6 +9,7 @@ not know what a job is.
 Workers import this module, too: the functions after the engines are called there.
 """
 
+import json
 import logging
 import os
 import signal
@@ -24,6 +25,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, Pipe
+from operator import attrgetter
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gpucache import __version__
@@ -31,6 +34,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.engine.machine import Machine, profile_of, select_target
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import GpucacheError, UsageError, WorkersError
+from gpucache.host import os_errors
 from gpucache.host.interrupts import held
 from gpucache.host.process_groups import kill_group, start_group
 from gpucache.model import Device, Target, Toolchain
@@ -436,7 +440,9 @@ class _Dask:
 
         if function is not look:
             return call()
-        return _Imported(self._noticed(self._client.submit(import_module, __name__, **there)), call)
+        imported = self._client.submit(import_module, __name__, **there)
+        names = attrgetter(*(one.__name__ for one in (in_dask, look, in_process)))
+        return _Found(self._noticed(self._client.submit(names, imported, **there)), call)
 
     def cancel(self, _: str, future: Any) -> None:
         future.cancel()
@@ -450,15 +456,15 @@ class _Dask:
         self._woken.clear()
 
 
-class _Imported:
-    """The future of the first call on a worker, which may not have gpucache.
+class _Found:
+    """The future of the first call on a worker, which may have no gpucache or another one.
 
-    A function that travels by reference ends a worker that cannot import it, with the tasks of others there.
-    So the import is a task of its own, by a function that every Python has.
+    A function that travels by reference ends a worker that does not have it, with the tasks of others there.
+    So it is looked for by a task of its own, which consists of functions that every Python has.
     """
 
-    def __init__(self, imported: Any, call: Callable[[], Any]) -> None:
-        self._future = imported
+    def __init__(self, found: Any, call: Callable[[], Any]) -> None:
+        self._future = found
         self._call: Callable[[], Any] | None = call
 
     def done(self) -> bool:
@@ -469,9 +475,9 @@ class _Imported:
     def result(self, timeout: float) -> Any:
         try:
             return self._future.result(timeout=timeout)
-        except ImportError as error:
+        except (ImportError, AttributeError) as error:
             raise WorkersError(
-                f"it cannot import gpucache {__version__} ({error}); install the same there"
+                f"it cannot import gpucache {__version__} ({_line(error)}); install the same there"
             ) from None
 
 
@@ -480,13 +486,22 @@ def _where(address: str) -> Mapping[str, str]:
     from distributed.security import Security
 
     if address.startswith("///"):
-        return {"scheduler_file": address[2:]}
+        path = address[2:]
+        try:
+            address = str(json.loads(Path(path).read_bytes())["address"])
+        except OSError as error:
+            raise UsageError(f"the scheduler file {path} cannot be read: {os_errors.reason(error)}") from None
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(
+                f"{path} is not a scheduler file; name the one of 'dask scheduler --scheduler-file FILE'"
+            ) from None
+    address = address.removeprefix("//")
     if address.startswith("tls://") and Security().get_connection_args("client")["ssl_context"] is None:
         raise UsageError(
             f"{address} needs TLS, and Dask's settings name no certificates; set "
             "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, and CERT and KEY of DASK_DISTRIBUTED__COMM__TLS__CLIENT__"
         )
-    return {"address": address.removeprefix("//")}
+    return {"address": address}
 
 
 @contextmanager
@@ -510,9 +525,9 @@ def _dask(address: str) -> Iterator[_Engine]:
     threading.Thread(target=connect, daemon=True).start()
     try:
         client = made.result(2 * _CONNECT_S)
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # each protocol and each version has its own
         raise WorkersError(
-            f"no Dask scheduler can be reached at {address} ({_line(error)}); "
+            f"no Dask scheduler can be reached at {where['address']} ({_line(error)}); "
             "check the address, and that it runs"
         ) from None
     try:
