@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
-DEFAULT_REMOTE_MS = 2000
+DEFAULT_REMOTE_MS = 1250
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LONGEST_MS = 600_000
@@ -76,8 +76,9 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_REMOTE_TIMEOUT_MS",
-        "The longest time for one reply of GPUCACHE_REMOTE; then the program compiles, and stops asking. "
-        "Default 2000.",
+        "The longest time by which asking GPUCACHE_REMOTE may slow a program down: what it waited, less the "
+        "compile time of its hits. Then it asks again after a minute. For warm: the time of one reply. "
+        "Default 1250.",
     ),
     Variable(
         "GPUCACHE_LOG",
@@ -135,10 +136,13 @@ class Remote(NamedTuple):
 
     url: str
     timeout_s: float = DEFAULT_REMOTE_MS / 1000
+    """The most that asking may cost a process beyond what its hits saved."""
     writes: bool = False
     """Whether it also gets the builds of this machine."""
     limited_by: str = "GPUCACHE_REMOTE_TIMEOUT_MS"
     """The variable that raises the time."""
+    patient: bool = False
+    """Whether that is the time of one reply, and any number may be waited for."""
 
 
 class Settings(NamedTuple):

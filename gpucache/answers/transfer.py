@@ -140,6 +140,8 @@ class Unsound(NamedTuple):
     """Its name in the store."""
     detail: str
     """The fault and how to fix it, a clause."""
+    wrong: bool = True
+    """Whether that is damage, and not only another program's file."""
 
 
 class NotMoved(NamedTuple):
@@ -219,6 +221,11 @@ class TransferSummary:
         """The entries that were not moved, by reason."""
         return tuple(self._why.values())
 
+    @property
+    def damaged(self) -> bool:
+        """Whether an object of the store is damaged."""
+        return any(one.wrong for one in self.findings)
+
     def note(self, found: Immovable | Unsound) -> None:
         """Keep an outcome that is not of one entry."""
         if isinstance(found, Immovable):
@@ -271,7 +278,7 @@ class PushSummary(TransferSummary):
     @property
     def exit_code(self) -> ExitCode:
         """3 for damaged entries and objects, else 0."""
-        return ExitCode.FINDINGS if self.counts[PushResult.FAILED] or self.findings else ExitCode.DONE
+        return ExitCode.FINDINGS if self.counts[PushResult.FAILED] or self.damaged else ExitCode.DONE
 
 
 @json_keys(
@@ -324,7 +331,7 @@ class PullSummary(TransferSummary):
         """3 if something in the store is unsigned or damaged or could not be written; else 0, also if
         entries differ."""
         bad = (PullResult.UNSIGNED, PullResult.DAMAGED, PullResult.FAILED)
-        return ExitCode.FINDINGS if self.findings or any(map(self.counts.get, bad)) else ExitCode.DONE
+        return ExitCode.FINDINGS if self.damaged or any(map(self.counts.get, bad)) else ExitCode.DONE
 
 
 _PUSHED = {

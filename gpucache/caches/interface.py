@@ -109,6 +109,10 @@ class Cache(ABC):
         """
         return checked
 
+    def finish_repairs(self) -> Sequence[str]:
+        """Do together what ``repair`` noted."""
+        return ()
+
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Whether the cache would serve a build, and if not why.
 

@@ -59,13 +59,16 @@ def timeout_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def open_store(url: str) -> "Objects":
-    """The store of a URL, with the time of ``timeout_option``; raises UsageError."""
+def open_store(url: str, *, shared: bool = False) -> "Objects":
+    """The store of a URL, with the time of ``timeout_option``; raises UsageError.
+
+    A new directory with ``shared`` may be read by other users.
+    """
     from gpucache.remote.objects import Limits, open_objects
 
     usual = Limits()
     timeout_s = click.get_current_context().meta.get(_TIMEOUT, usual.request_s)
-    return open_objects(url, Limits(min(usual.connect_s, timeout_s), timeout_s))
+    return open_objects(url, Limits(min(usual.connect_s, timeout_s), timeout_s, shared=shared))
 
 
 def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:

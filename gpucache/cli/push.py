@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     "Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY, then your own.",
 )
 @flag("--sources", "Send entries that contain source text, too.")
+@flag("--shared", "Let other users, such as a web server's, read a directory that becomes a store.")
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
 @global_options
 def push(
@@ -34,6 +35,7 @@ def push(
     cache: tuple[str, ...],
     key: Path | None,
     sources: bool,
+    shared: bool,
     dry_run: bool,
 ) -> None:
     """Send the sound entries that a store lacks, or those of WHAT (programs, targets, first digits of keys).
@@ -71,7 +73,7 @@ def push(
     trusted = read_trusted(opened.settings.trusted_keys, file)
     summary, told = PushSummary(), list["Pushed"]()
     try:
-        with closing(open_store(url)) as store, given().progress() as bar:
+        with closing(open_store(url, shared=shared)) as store, given().progress() as bar:
             if not store.writes:
                 raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
             own, in_folder = own_key_place(), is_folder(store)

@@ -132,7 +132,8 @@ _FLEET = (
     "Three recipes for many machines that share one store. Each is a whole script: STORE is the URL or the "
     "directory of the store, app.py your program, which gpucache run serves as it is.",
     "gpucache key fleet.key makes a pair of keys, once. FLEET_PUBLIC_KEY is the line that it prints, which "
-    "every machine may know. FLEET_KEY is the line in fleet.key; only jobs that may push get it.",
+    "every machine may know. FLEET_KEY is the line in fleet.key; only jobs that may push get it. With "
+    "--shared other users can read a store in a directory; other stores have their own permissions.",
 )
 _IN_CI = (
     "A job takes what earlier jobs built, runs the program, and sends what is new. On a runner without the "
@@ -147,7 +148,7 @@ gpucache run -- python app.py
 if [ -n "${FLEET_KEY:-}" ]; then
     trap 'rm -f fleet.key' EXIT
     (umask 077 && printf '%s\\n' "$FLEET_KEY" > fleet.key)
-    gpucache push "$STORE" --key fleet.key
+    gpucache push "$STORE" --key fleet.key --shared
 fi"""
 _OF_FORKS = (
     "Give the secret FLEET_KEY and the right to write to the store to jobs of protected branches alone. The "

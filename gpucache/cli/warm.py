@@ -152,6 +152,8 @@ def warm(
         return
     _require_fitting(named, recordings, profiles, store, misses=misses)
     settings = given().settings()
+    if settings.remote is not None:
+        settings = settings._replace(remote=settings.remote._replace(patient=True))
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     with _warming(settings, on, jobs, timeout, check, retry, shared=shared) as run:
         if misses:

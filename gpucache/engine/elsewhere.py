@@ -14,7 +14,6 @@ from gpucache.engine.stores import NoEntry, Remote, Stores, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store.answers import REMOTE
-from gpucache.store.interface import BUILT
 
 
 def ask(
@@ -30,12 +29,11 @@ def ask(
         tuple(one.keys()) if isinstance(part, NoEntry) and _may_be_elsewhere(one, part) else ()
         for one, part in zip(prepared, met, strict=True)
     ]
-    lacking = [one for one, keys in zip(prepared, wanted, strict=True) if keys]
-    if not lacking:
+    if not any(wanted):
         return list(met)
     remote = stores.remote()
     answers = list(met)
-    found = remote.find(wanted, _compile_ns(stores, lacking))
+    found = remote.find(wanted)
     for place, (one, fetched) in enumerate(zip(prepared, found, strict=True)):
         if fetched is not None:
             entry, file = fetched
@@ -65,24 +63,6 @@ def fetch(stores: Stores, key: CacheKey) -> Entry | None:
 
 def _may_be_elsewhere(prepared: Prepared, part: NoEntry) -> bool:
     return prepared.refusal is None and part.incomplete is None
-
-
-def _compile_ns(stores: Stores, prepared: Sequence[Prepared]) -> int | None:
-    """How long compiling some programs takes, if each was last built here; else None.
-
-    An entry that was pulled has the time of another machine, which may be idle where this one is busy.
-    """
-    total = 0
-    for one in prepared:
-        name = named(one.request.program).name
-        events = (event for store in stores.on_disk() for event in store.history.events(name)[-1:])
-        keys = (CacheKey(event.key) for event in events if event.what == BUILT)
-        last = (found for key in keys for store in stores.on_disk() if (found := store.look_at(key)))
-        head = next((found.head for found in last), None)
-        if head is None or not head.compile_ns:
-            return None
-        total += head.compile_ns
-    return total
 
 
 def _keep(

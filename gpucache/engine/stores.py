@@ -47,9 +47,7 @@ class Remote(Protocol):
         """The URL of the store, if it is queried; else empty."""
         ...
 
-    def find(
-        self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
-    ) -> Sequence[tuple[Entry, bytes] | None]:
+    def find(self, wanted: Sequence[Sequence[CacheKey]]) -> Sequence[tuple[Entry, bytes] | None]:
         """For each request the verified entry of the first of its keys that the store has, with its file."""
         ...
 

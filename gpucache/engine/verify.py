@@ -140,7 +140,9 @@ def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tup
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:
     """Repair every repairable finding after all checks; returns the findings, marked as repaired."""
-    return [cache.repair(checked, entry) if checked.findings else checked for checked, entry in found]
+    done = [cache.repair(checked, entry) if checked.findings else checked for checked, entry in found]
+    cache.finish_repairs()
+    return done
 
 
 def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checked:

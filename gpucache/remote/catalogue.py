@@ -1,15 +1,17 @@
 """The entries of a store by its catalogues: which records there are, and which are believed.
 
-A catalogue is an object of lines, each a signed record, named by the SHA-256 of its bytes and never changed.
-Every push writes one; when there are many, a push writes their lines anew as one and removes them. A store
-that lists nothing is read by its index, which names the catalogues and is not signed, as records are. Owns
-these two objects and the names of files' objects. Must not know caches.
+A catalogue is an object of lines, each a signed record, named by the SHA-256 of its bytes and by chance, so
+that no name is used again. Every push writes one; when there are many, a push writes their lines anew as one
+and marks them for removal; what is marked is not read. A store that lists nothing is read by its index, which
+names the catalogues and is not signed, as records are. Owns these two objects and the names of files'
+objects. Must not know caches.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, NamedTuple
+from uuid import uuid4
 
 import msgspec
 
@@ -19,8 +21,9 @@ from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
-from gpucache.remote.objects import Objects, batches, in_parallel, read_sized
+from gpucache.remote.objects import Listed, Objects, batches, in_parallel, is_removable, read_sized
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
+from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, read_marks, withdraw
 from gpucache.remote.signing import TrustedKeys
 
 FOLDER = "catalogues/"
@@ -35,13 +38,17 @@ _TRIES = 5
 _MOST_UNPROVEN_BYTES = 256 << 20
 """Up to so many bytes of lines all records are kept; beyond that only believed ones."""
 _INDEX_BYTES = 1 << 20
+_MOST_PLACES = 16
+"""How many directories are listed by themselves before all of them are."""
 _MANY = 32
 """How many catalogues are merged into one."""
+_BLOBS = "blobs/"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
+_STRANGE = "its name is none that gpucache gives, so it is left alone; remove it, if nobody needs it"
 NO_STORE = "{} is not a store of gpucache, or is empty; check its address, or push there first"
 _MOST_SIGNERS = 1000
 _Signer = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
-_CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
+_CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}(-[0-9a-f]{16})?\Z")]
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -73,11 +80,24 @@ class Catalogue(NamedTuple):
     findings: tuple[Unsound, ...] = ()
     strays: tuple[Signed, ...] = ()
     """The records that no catalogue has: of entries that programs sent one by one."""
+    marked: frozenset[str] = frozenset()
+    """The objects that are marked for removal, which count as missing."""
+    objects: Mapping[str, Listed] = {}
+    """The objects of entries and files, if they were listed."""
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The objects of all records."""
+        return frozenset(name for one in self.records.values() for name, _ in objects_of(one))
+
+    def has(self, one: Signed) -> bool:
+        """Whether the store lists every object of a record's entry."""
+        return all(name in self.objects and name not in self.marked for name, _ in objects_of(one))
 
 
 def blob_name(digest: str) -> str:
     """The name of a file's object by the SHA-256 of its bytes."""
-    return f"blobs/{digest[:2]}/{digest}"
+    return f"{_BLOBS}{digest[:2]}/{digest}"
 
 
 def objects_of(one: Signed) -> list[tuple[str, int]]:
@@ -109,26 +129,38 @@ def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys | 
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 
 
-def read_catalogue(store: Objects, trusted: TrustedKeys, *, strays: bool = False) -> Catalogue:
+def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = False) -> Catalogue:
     """All records of a store, believed or not; raises RemoteError if the store cannot be read.
 
-    With ``strays`` also the records of our own entries that programs sent one by one, from a store that can
-    list them.
+    With ``objects`` also its objects, and the records of our own entries that programs sent one by one, from
+    a store that can list them.
     """
     found = _Reading(store, trusted)
     while not found.read():
         pass
-    alone = list(_strays(found)) if strays and store.lists else []
-    found.records.update((identity(one), one) for one in alone)
-    return Catalogue(found.records, frozenset(found.names), (*found.listed, *found.findings), tuple(alone))
+    listed: dict[str, Listed] = {}
+    alone: list[Signed] = []
+    if objects and store.lists:
+        for one in (one for folder in (own_entries.FOLDER, _BLOBS) for one in store.listed(folder)):
+            if is_removable(one.name):
+                listed[one.name] = one
+            else:
+                found.findings.append(Unsound(one.name, _STRANGE, wrong=False))
+        alone = [one for one in _strays(found, listed) if identity(one) not in found.records]
+        found.records.update((identity(one), one) for one in alone)
+    findings = (*found.listed, *found.findings)
+    return Catalogue(found.records, frozenset(found.names), findings, tuple(alone), found.marked, listed)
 
 
-def is_store(store: Objects) -> bool:
-    """Whether anything was ever sent to a store; raises RemoteError if it cannot be read."""
+def is_store(store: Objects, *, lists: bool = True) -> bool:
+    """Whether anything was ever sent to a store, also before stores were signed if it ``lists`` them; raises
+    RemoteError if it cannot be read."""
     if store.served and read_index(store) is not None:
         return True
+    if dict(store.read([SIGN], len(SIGN_TEXT)))[SIGN] == SIGN_TEXT:
+        return True
     folders = (FOLDER, own_entries.FOLDER) if store.served else ("",)
-    return store.lists and any(True for folder in folders for _ in store.listed(folder))
+    return lists and store.lists and any(True for folder in folders for _ in store.listed(folder))
 
 
 def require_store(store: Objects, found: Catalogue) -> Catalogue:
@@ -149,6 +181,7 @@ class _Reading:
         self._bytes = 0
         self.records: dict[Identity, Signed] = {}
         self.names: set[str] = set()
+        self.marked: frozenset[str] = frozenset()
         self.findings: list[Unsound] = []
         self.listed: list[Unsound] = []
         """Findings of the last listing."""
@@ -156,7 +189,8 @@ class _Reading:
     def read(self) -> bool:
         """Read the new ones; whether that is all, as nothing was removed since it was listed."""
         if self.store.lists:
-            sizes, self.listed = _listed(self.store)
+            self.marked = read_marks(self.store).names
+            sizes, self.listed = _listed(self.store, self.marked)
         else:
             sizes = dict.fromkeys(_indexed(self.store), MOST_BYTES)
         new = {name: min(size, MOST_BYTES) for name, size in sizes.items() if name not in self._known}
@@ -166,7 +200,7 @@ class _Reading:
                 gone.append(name)
                 continue
             self._known.add(name)
-            if sha256(data).hexdigest() != name.removeprefix(FOLDER):
+            if sha256(data).hexdigest() != name.removeprefix(FOLDER)[:_DIGITS]:
                 self.findings.append(Unsound(name, _GARBAGE))
             else:
                 self._parse(name, data)
@@ -218,25 +252,37 @@ def read_objects(
 
 def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
     """Write some records in as few catalogues as possible; returns their names."""
-    made = {FOLDER + sha256(data).hexdigest(): data for data in _groups(records)}
-    there = [name for name, created in store.create(made.items()) if not created]
-    for name, found in read_sized(store, {name: len(made[name]) for name in there}):
-        if found != made[name]:  # garbage that somebody put there
-            data = made[name]
-            store.replace(name, lambda _, data=data: data)  # type: ignore[misc]
+    made = {f"{FOLDER}{sha256(data).hexdigest()}-{uuid4().hex[:16]}": data for data in _groups(records)}
+    list(store.create(made.items()))
     return set(made)
+
+
+def lacking(store: Objects, records: Iterable[Signed], catalogues: Collection[str]) -> frozenset[str]:
+    """The names of objects that a reader would miss, of some records and the catalogues that name them.
+
+    None of the others goes any more, as they are taken out of all marks.
+    """
+    names = {name for one in records for name, _ in objects_of(one)}.union(catalogues)
+    lost = withdraw(store, names)
+    places = {name.rpartition("/")[0] + "/" for name in names}
+    if len(places) > _MOST_PLACES:
+        places = {place.partition("/")[0] + "/" for place in places}
+    there = {one.name for place in sorted(places) for one in store.listed(place)}
+    return lost | (names - there)
 
 
 def finish_catalogue(store: Objects, signer: str = "") -> None:
     """Merge many catalogues into one, and write the index if the store has one; after a push or an
     eviction."""
-    going: set[str] = set()
-    if len(_listed(store)[0]) > _MANY:
+    if len(_visible(store)) > _MANY:
         found = read_catalogue(store, TrustedKeys({}))
-        going = set(found.names) - write_catalogue(store, found.records.values())
-    if store.served:
-        store.replace(INDEX, lambda old: _index(old, _listed(store)[0].keys() - going, signer))
-    store.remove(sorted(going))
+        write_catalogue(store, found.records.values())
+        mark(store, found.names)
+    for _ in range(_TRIES if store.served else 0):
+        names = _visible(store)
+        store.replace(INDEX, lambda old, names=names: _index(old, names, signer))  # type: ignore[misc]
+        if _visible(store) == names == set(_indexed(store)):  # else somebody wrote at the same time
+            break
 
 
 def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
@@ -261,12 +307,15 @@ def _index(old: bytes | None, names: Collection[str], signer: str) -> bytes:
     return msgspec.json.encode(Index(tuple(sorted(names)), kept), order="deterministic")
 
 
-def _strays(read: _Reading) -> Iterator[Signed]:
+def _strays(read: _Reading, listed: Mapping[str, Listed]) -> Iterator[Signed]:
     """The records in objects of our own entries that no catalogue names."""
     own = (one for one in read.records.values() if one.record.system == OWN and read.believes(one))
-    known = {name for one in own for name, _ in objects_of(one)}
-    listed = read.store.listed(own_entries.FOLDER)
-    sizes = {one.name: one.size_bytes for one in listed if one.name not in known}
+    known = {name for one in own for name, _ in objects_of(one)} | read.marked
+    sizes = {
+        one.name: one.size_bytes
+        for one in listed.values()
+        if one.name.startswith(own_entries.FOLDER) and one.name not in known
+    }
     for name, data in read_sized(read.store, {name: min(size, MOST_BYTES) for name, size in sizes.items()}):
         try:
             if data is not None:
@@ -278,14 +327,17 @@ def _strays(read: _Reading) -> Iterator[Signed]:
             read.findings.append(Unsound(name, f"{error}, so it is ignored"))
 
 
-def _listed(store: Objects) -> tuple[dict[str, int], list[Unsound]]:
+def _visible(store: Objects) -> set[str]:
+    return set(_listed(store, read_marks(store).names)[0])
+
+
+def _listed(store: Objects, marked: Container[str]) -> tuple[dict[str, int], list[Unsound]]:
     sizes, findings = {}, []
     for one in store.listed(FOLDER):
-        digits = one.name.removeprefix(FOLDER)
-        if len(digits) == _DIGITS and not set(digits) - _HEX:
+        if not is_removable(one.name):
+            findings.append(Unsound(one.name, _STRANGE, wrong=False))
+        elif one.name not in marked:
             sizes[one.name] = one.size_bytes
-        else:
-            findings.append(Unsound(one.name, _GARBAGE))
     return sizes, findings
 
 

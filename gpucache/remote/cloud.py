@@ -21,7 +21,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.objects import Limits, Listed, batches, in_parallel, missing, require_object_name
+from gpucache.remote.objects import (
+    Limits,
+    Listed,
+    batches,
+    bounded,
+    in_parallel,
+    missing,
+    require_object_name,
+    require_removable,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -143,10 +152,13 @@ class CloudObjects:
         """Pages of 1,000, each requested when it is needed."""
         import obstore
 
-        with self._asked():
+        def pages() -> Iterator[Listed]:
             for page in obstore.list(self._store, prefix, chunk_size=1000):
                 for one in page:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
+
+        with self._asked():
+            yield from bounded(pages(), self.url)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""
@@ -172,7 +184,7 @@ class CloudObjects:
         """Many in one request, where the cloud has such requests."""
         import obstore
 
-        for group in batches(map(require_object_name, names), _AT_ONCE_REMOVED):
+        for group in batches(map(require_removable, names), _AT_ONCE_REMOVED):
             with self._asked():
                 try:
                     obstore.delete(self._store, group)

@@ -1,12 +1,11 @@
 """The contents of a store as caches, so that inspect, verify and evict work on it as on any other.
 
 A store is a cache for each system in it. Owns the checks of stored entries, and the removal: an eviction
-first writes the catalogue without the entries, then removes the files that no record names any more. Removing
+first writes the catalogue without the entries, then marks the files that no record names any more. Removing
 needs no key, only the right to write. Must not know the kind of store.
 """
 
-import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 
@@ -18,9 +17,7 @@ from gpucache.caches.interface import Cache, Wanted
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError, UsageError
 from gpucache.model import KeyField
-from gpucache.remote import own_entries
 from gpucache.remote.catalogue import (
-    FOLDER,
     Catalogue,
     Identity,
     blob_name,
@@ -33,15 +30,22 @@ from gpucache.remote.catalogue import (
     whole,
     write_catalogue,
 )
-from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, read_sized
+from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, is_removable, read_sized
 from gpucache.remote.records import Signed
+from gpucache.remote.removal import mark, sweep
 from gpucache.remote.signing import TrustedKeys
 from gpucache.remote.store import UNBELIEVED
+from gpucache.units import format_count
 
 STORE = "store"
 """The role of a location that is a store."""
 _DAY_NS = 24 * 3600 * 10**9
 """The age from which a file that no record names is a leftover; a push may be under way."""
+_TRIES = 5
+_LATER = (
+    "marked {} in {}; the first push, eviction or repair after an hour removes that, as another machine may "
+    "be sending the same"
+)
 
 
 class Contents:
@@ -51,11 +55,12 @@ class Contents:
         self.store = store
         self.trusted = trusted
         self._removed: set[Identity] = set()
+        self._unsound: set[str] = set()
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """All records; raises RemoteError."""
-        return read_catalogue(self.store, self.trusted, strays=True)
+        return read_catalogue(self.store, self.trusted, objects=True)
 
     def caches(self) -> "tuple[StoredCache, ...]":
         """A cache for each system; one of our own if the store is empty. Raises RemoteError."""
@@ -71,34 +76,48 @@ class Contents:
         """Note that an entry goes; ``finish`` removes all of them together."""
         self._removed.add(identity(one))
 
-    def finish(self) -> None:
-        """Write the catalogue without the entries that go, then remove their files; raises RemoteError."""
+    def discard(self, names: Iterable[str]) -> None:
+        """Note that objects go."""
+        self._unsound |= set(names)
+
+    def finish(self) -> str:
+        """Write the catalogue without the entries that go, and mark their files; a sentence, if there are
+        any. Raises RemoteError."""
         going, self._removed = self._removed, set()
-        if not going:
-            return
-        catalogue = self.catalogue
-        going &= catalogue.records.keys()
-        kept = [one for found, one in catalogue.records.items() if found not in going]
-        self.store.remove(sorted(catalogue.names - write_catalogue(self.store, kept)))
+        marked, self._unsound = self._unsound, set()
+        if not (going or marked):
+            return ""
+        count = 0
+        for _ in range(_TRIES):  # another machine may merge what it read before
+            catalogue = self.catalogue
+            going &= catalogue.records.keys()
+            kept = [one for found, one in catalogue.records.items() if found not in going]
+            freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
+            marked |= freed - {name for one in kept for name, _ in objects_of(one)}
+            count += len(marked)
+            if going:
+                write_catalogue(self.store, kept)
+                marked |= catalogue.names
+            mark(self.store, marked)
+            marked = set()
+            self.__dict__.pop("catalogue", None)
+            if not going:
+                break
         finish_catalogue(self.store)
-        freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
-        self.__dict__.pop("catalogue", None)  # another push may have named some of them
-        self.store.remove(sorted(freed - self._named(without=going)))
+        sweep(self.store, lambda: self._again().named)
+        return _LATER.format(format_count(count, "object", "objects"), self.store.url) if count else ""
+
+    def _again(self) -> Catalogue:
         self.__dict__.pop("catalogue", None)
+        return self.catalogue
 
     def leftovers(self) -> Iterator[tuple[str, int]]:
-        """Files that no record names, older than a day: name and size; raises RemoteError."""
-        if self.store.lists:
-            named, now_ns = self._named(), time.time_ns()
-            for folder in ("blobs/", own_entries.FOLDER):
-                for one in self.store.listed(folder):
-                    if one.name not in named and one.written_ns < now_ns - _DAY_NS:
-                        yield one.name, one.size_bytes
-
-    def _named(self, without: Container[Identity] = ()) -> set[str]:
-        """The objects of all records but some."""
-        records = self.catalogue.records.items()
-        return {name for found, one in records if found not in without for name, _ in objects_of(one)}
+        """Files that no record names, older than a day by the store's dates: name and size."""
+        listed, named = self.catalogue.objects, self.catalogue.named | self.catalogue.marked
+        now_ns = max((one.written_ns for one in listed.values()), default=0)
+        for one in listed.values():
+            if one.name not in named and one.written_ns < now_ns - _DAY_NS:
+                yield one.name, one.size_bytes
 
 
 class StoredCache(Cache):
@@ -149,7 +168,8 @@ class StoredCache(Cache):
         """Garbage, and files of no entry; raises RemoteError."""
         if self._first:
             for found in self._contents.catalogue.findings:
-                yield self._told(found.name, FindingKind.CORRUPT, found.detail)
+                kind = FindingKind.CORRUPT if found.wrong else FindingKind.LEFTOVER
+                yield self._told(found.name, kind, found.detail)
             for name, size in self._contents.leftovers():
                 detail = f"no record names it ({size} bytes); a push that was interrupted left it"
                 yield self._told(name, FindingKind.LEFTOVER, detail)
@@ -162,23 +182,24 @@ class StoredCache(Cache):
         return None
 
     def finish_removals(self) -> Sequence[str]:
-        """Remove the objects that ``remove`` noted."""
+        """Remove the entries that ``remove`` and ``repair`` noted."""
         try:
-            self._contents.finish()
+            return tuple(filter(None, [self._contents.finish()]))
         except RemoteError as error:
             self._failed[str(error)] = None
         return ()
 
+    finish_repairs = finish_removals
+
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Remove a damaged entry with its files, so that the next push sends it again; or garbage."""
+        """Note that a damaged entry goes with its files, so that the next push sends it again; or garbage."""
         store = self._contents.store
         if not store.writes or not checked.findings:
             return checked
         if entry is None:
-            name = checked.entry.partition(":")[0]
-            if name.startswith(FOLDER) and name != checked.entry:  # a line of a catalogue with others
+            if not is_removable(checked.entry):  # also a line of a catalogue with others
                 return checked
-            store.remove([name])
+            self._contents.discard([checked.entry])
             return checked.fixed()
         if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
             return checked  # a key of somebody whom this machine does not believe
@@ -187,9 +208,10 @@ class StoredCache(Cache):
         if all(one.kind is not FindingKind.UNTRUSTED for one in checked.findings):
             sizes = {name: max(size, IN_FLIGHT_BYTES) for name, size in objects_of(one)}
             data = read_sized(store, sizes)
-            store.remove([name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())])
+            self._contents.discard(
+                name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())
+            )
         self._contents.drop(one)
-        self._contents.finish()
         return checked.fixed()
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's
@@ -200,20 +222,21 @@ class StoredCache(Cache):
         return (one for one in self._contents.catalogue.records.values() if one.record.system == self.name)
 
     def _checked(self, entry: CacheEntry, one: Signed, data: Mapping[str, bytes | None]) -> Checked:
-        findings = []
+        found: list[tuple[FindingKind, str]] = []
         believed = one.is_believed(self._contents.trusted)
         if not believed:
             why = "no key of GPUCACHE_TRUSTED_KEYS signed it, so pull leaves it"
-            findings.append(Finding(self.name, entry.key, FindingKind.UNTRUSTED, why, entry.program))
+            found.append((FindingKind.UNTRUSTED, why))
         try:
             whole(one, data, self._contents.trusted if believed else None)
         except FormatError as error:
-            detail = f"{error}, so pull leaves it"
-            findings.append(Finding(self.name, entry.key, FindingKind.CORRUPT, detail, entry.program))
+            found.append((FindingKind.CORRUPT, f"{error}, so pull leaves it"))
+        url = self._contents.store.url
+        findings = (Finding(url, entry.key, kind, why, entry.program) for kind, why in found)
         return Checked(entry.key, tuple(findings))
 
     def _told(self, name: str, kind: FindingKind, detail: str) -> Checked:
-        return Checked(name, (Finding(self.name, name, kind, detail),), counts=False)
+        return Checked(name, (Finding(self._contents.store.url, name, kind, detail),), counts=False)
 
 
 def stored_caches(store: Objects, trusted: TrustedKeys) -> tuple[Cache, ...]:
@@ -230,7 +253,7 @@ def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntr
     """
     if not trusted.keys:
         raise UsageError(UNBELIEVED)
-    catalogue = require_store(store, read_catalogue(store, trusted, strays=True))
+    catalogue = require_store(store, read_catalogue(store, trusted, objects=True))
     for one in catalogue.records.values():
         if one.record.system == OWN and one.is_believed(trusted):
             yield _entry(one)

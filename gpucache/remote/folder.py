@@ -1,8 +1,9 @@
 """A store in a directory, on this machine or on a file system that several share.
 
 An object is a file that is written in ``tmp/``, synced and linked into place, so that a reader sees all of it
-or nothing, and of two writers one creates it. Owns the temporary files: leftovers of killed writers
-go at the first write of a process, once they are an hour old. Must not know the content of objects.
+or nothing, and of two writers one creates it. Everything below the directory is opened without following
+links. Owns the temporary files: leftovers of killed writers go at the first write of a process, once they are
+an hour old. Must not know the content of objects.
 """
 
 import errno
@@ -10,22 +11,46 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from gpucache.errors import RemoteError
 from gpucache.folders import Folder
 from gpucache.host import os_errors
-from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_name
+from gpucache.remote.objects import (
+    MOST_OBJECTS,
+    Limits,
+    Listed,
+    bounded,
+    in_parallel,
+    require_object_name,
+    require_removable,
+)
 
 _TEMPORARY = "tmp"
 _TEMPORARY_NAME = re.compile(r"\d+-[0-9a-f]{32}")
+_LOCK = "lock"
+_LOCK_S = 1.0
+"""How long another writer of an index is waited for; anyone who may read a lock can hold it for ever."""
 _HOUR_NS = 3600 * 10**9
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 """The errors for anything other than a file, such as a link or a socket."""
 _FEW = 4
+_LARGEST_REPLACED = 1 << 30
+
+
+class _Place(NamedTuple):
+    """Where an object is written: the temporary file, and its directory and name afterwards."""
+
+    temporary: Folder
+    partial: str
+    folder: Folder
+    name: str
 
 
 class FolderObjects:
@@ -35,25 +60,21 @@ class FolderObjects:
     served = True
     writes = True
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, shared: bool = False) -> None:
         self._root = root
         self.url = str(root)
+        self._shared = shared
         self._swept = False
 
     def listed(self, prefix: str) -> Iterator[Listed]:
         """Every file, but temporary ones and links."""
-        start = self._root / prefix
         try:
-            for path, folders, names in os.walk(start, onerror=_raise):
-                if Path(path) == self._root and _TEMPORARY in folders:
-                    folders.remove(_TEMPORARY)
-                for name in sorted(names):
-                    found = Path(path, name)
-                    with suppress(FileNotFoundError):  # somebody removes it
-                        status = found.lstat()
-                        if stat.S_ISREG(status.st_mode) and not name.startswith("."):
-                            relative = found.relative_to(self._root).as_posix()
-                            yield Listed(relative, status.st_size, status.st_mtime_ns)
+            with Folder.at(self._root) as root, ExitStack() as opened:
+                parts = prefix.strip("/").split("/")
+                start = opened.enter_context(root.folder(*parts)) if prefix else root
+                yield from bounded(_files(start, prefix), self.url)
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise self._unread(error) from None
 
@@ -69,19 +90,19 @@ class FolderObjects:
         )
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Rename over the old file, below a lock."""
-        path = self._path(name)
+        """Rename over the old file; below a lock, if the file system has them and nobody keeps it."""
         try:
-            with self._locked(path), self._written(path, change(self._read(name, 1 << 30))) as made:
-                made.replace(path)
+            with self._locked(), self._written(name, change(self._read(name, _LARGEST_REPLACED))) as made:
+                made.temporary.move(made.partial, made.folder, made.name)
         except OSError as error:
             raise self._unwritten(error) from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Unlink."""
         try:
-            for name in names:
-                self._path(name).unlink(missing_ok=True)
+            for name in map(require_removable, names):
+                with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
+                    folder.unlink(last)
         except OSError as error:
             raise os_errors_remote(f"{self.url} cannot be changed", error) from None
 
@@ -89,88 +110,114 @@ class FolderObjects:
         """Nothing is open."""
 
     def _read(self, name: str, limit_bytes: int) -> bytes | None:
+        parts = require_object_name(name).split("/")
         try:
-            fd = os.open(
-                self._path(name), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-            )
+            with Folder.at(self._root) as root:
+                fd = root.open_file(*parts, flags=getattr(os, "O_NONBLOCK", 0))
+            with os.fdopen(fd, "rb") as file:  # a directory is an error here
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
+                    return None
+                return file.read(status.st_size)
         except OSError as error:
             if error.errno in _NO_FILE:
                 return None
             raise self._unread(error) from None
-        status = os.fstat(fd)
-        try:
-            if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
-                return None
-            with os.fdopen(os.dup(fd), "rb") as file:
-                return file.read(status.st_size)
-        except OSError as error:
-            raise self._unread(error) from None
-        finally:
-            os.close(fd)
 
     def _create(self, name: str, data: bytes) -> bool:
-        path = self._path(name)
-        if os.path.lexists(path):
-            return False
         try:
-            with self._written(path, data) as made:
+            with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
+                folder.lstat(last)
+                return False
+            with self._written(name, data) as made:
                 try:
-                    os.link(made, path)
+                    made.temporary.link(made.partial, made.folder, made.name)
                 except FileExistsError:
                     return False
                 except OSError:  # a file system without hard links
-                    if os.path.lexists(path):
+                    with suppress(FileNotFoundError):
+                        made.folder.lstat(made.name)
                         return False
-                    made.replace(path)
+                    made.temporary.move(made.partial, made.folder, made.name)
         except OSError as error:
             raise self._unwritten(error) from None
         return True
 
     @contextmanager
-    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
-        """A temporary file with some bytes, on disk, for a path; gone afterwards."""
-        made = self._root / _TEMPORARY / f"{os.getpid()}-{uuid4().hex}"
-        for folder in (made.parent, path.parent):
-            folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with made.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                now_ns = os.fstat(file.fileno()).st_mtime_ns
-            yield made
-        finally:
-            made.unlink(missing_ok=True)
-        if not self._swept:
-            self._swept = True
-            self._sweep(now_ns)
+    def _folder_of(self, name: str, *, make: bool) -> Iterator[tuple[Folder, Folder, str]]:
+        """The root, and the directory of an object with the name there."""
+        *parts, last = require_object_name(name).split("/")
+        if make:
+            self._root.mkdir(0o755 if self._shared else 0o700, parents=True, exist_ok=True)
+        with ExitStack() as opened:
+            root = folder = opened.enter_context(Folder.at(self._root))
+            for part in parts:
+                folder = opened.enter_context(
+                    folder.make(part, self._mode(root, 0o777)) if make else folder.folder(part)
+                )
+            yield root, folder, last
 
-    def _sweep(self, now_ns: int) -> None:
-        """Remove temporary files of writers that were killed, by the clock of the file system."""
-        with suppress(OSError), Folder.at(self._root) as root, root.folder(_TEMPORARY) as folder:
-            for one in list(folder.entries()):
-                if _TEMPORARY_NAME.fullmatch(one.name):
-                    with suppress(FileNotFoundError):
-                        if folder.lstat(one.name).st_mtime_ns < now_ns - _HOUR_NS:
-                            folder.unlink(one.name)
+    def _mode(self, root: Folder, mode: int) -> int:
+        """The permissions of something new: this user's alone, or in a shared store as those of its root."""
+        if not self._shared:
+            for name in ("catalogues", "entries", "blobs"):
+                with suppress(OSError):
+                    self._shared = bool(root.lstat(name).st_mode & 0o077)
+                    break
+        return mode & (0o700 | root.status().st_mode if self._shared else 0o700)
 
     @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        if sys.platform == "win32":
-            yield
-            return
-        import fcntl
+    def _written(self, name: str, data: bytes) -> Iterator[_Place]:
+        """A temporary file with some bytes, on disk, for an object; gone afterwards."""
+        with ExitStack() as opened:
+            root, folder, last = opened.enter_context(self._folder_of(name, make=True))
+            temporary = opened.enter_context(root.make(_TEMPORARY, self._mode(root, 0o777)))
+            made = _Place(temporary, f"{os.getpid()}-{uuid4().hex}", folder, last)
+            try:
+                mode = self._mode(root, 0o666)
+                fd = temporary.open_for_writing(made.partial, os.O_WRONLY | os.O_EXCL, mode)
+                with os.fdopen(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(fd)
+                    now_ns = os.fstat(fd).st_mtime_ns
+                yield made
+            finally:
+                with suppress(FileNotFoundError):
+                    temporary.unlink(made.partial)
+            if not self._swept:
+                self._swept = True
+                self._sweep(temporary, now_ns)
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path.parent / f".{path.name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
+    def _sweep(self, folder: Folder, now_ns: int) -> None:
+        """Remove temporary files of writers that were killed, by the clock of the file system."""
+        for one in list(folder.entries()):
+            if _TEMPORARY_NAME.fullmatch(one.name):
+                with suppress(OSError):
+                    if folder.lstat(one.name).st_mtime_ns < now_ns - _HOUR_NS:
+                        folder.unlink(one.name)
 
-    def _path(self, name: str) -> Path:
-        return self._root / require_object_name(name)
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Below a lock, which spares two writers work; without one if it cannot be had."""
+        with ExitStack() as opened:
+            if sys.platform != "win32":
+                import fcntl
+
+                with suppress(OSError):
+                    with self._folder_of(f"{_TEMPORARY}/{_LOCK}", make=True) as (root, folder, name):
+                        fd = folder.open_for_writing(name, os.O_RDWR, self._mode(root, 0o666))
+                        opened.callback(os.close, fd)
+                    until = time.monotonic() + _LOCK_S
+                    while True:
+                        try:
+                            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                            break
+                        except BlockingIOError:
+                            if time.monotonic() > until:
+                                break
+                            time.sleep(0.01)
+            yield
 
     def _unread(self, error: OSError) -> RemoteError:
         return os_errors_remote(f"{self.url} cannot be read", error)
@@ -179,9 +226,10 @@ class FolderObjects:
         return os_errors_remote(f"{self.url} cannot be written", error)
 
 
-def open_url(url: str, limits: Limits) -> FolderObjects:  # noqa: ARG001 - a directory takes no time limits
-    """The store of a path or of a ``file://`` URL."""
-    return FolderObjects(Path(url.removeprefix("file://")).expanduser().absolute())
+def open_url(url: str, limits: Limits) -> FolderObjects:
+    """The store of a path or of a ``file://`` URL; a directory takes no time limits."""
+    root = Path(url.removeprefix("file://")).expanduser().absolute()
+    return FolderObjects(root, shared=limits.shared)
 
 
 def os_errors_remote(told: str, error: OSError) -> RemoteError:
@@ -189,6 +237,15 @@ def os_errors_remote(told: str, error: OSError) -> RemoteError:
     return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
 
 
-def _raise(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _files(folder: Folder, prefix: str) -> Iterator[Listed]:
+    """The files below a directory of a store."""
+    for one in sorted(islice(folder.entries(), MOST_OBJECTS + 1), key=lambda one: one.name):
+        with suppress(FileNotFoundError):  # somebody removes it
+            if one.is_dir(follow_symlinks=False):
+                if prefix or one.name != _TEMPORARY:
+                    with folder.folder(one.name) as inner:
+                        yield from _files(inner, f"{prefix}{one.name}/")
+            elif not one.name.startswith("."):
+                status = folder.lstat(one.name)
+                if stat.S_ISREG(status.st_mode):
+                    yield Listed(f"{prefix}{one.name}", status.st_size, status.st_mtime_ns)

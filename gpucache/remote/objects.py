@@ -21,8 +21,14 @@ IN_FLIGHT_BYTES = 256 << 20
 """How many bytes of objects may be sent at the same time, unless one object alone is larger."""
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
+MOST_OBJECTS = 2_000_000
+"""How many objects a store may list."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
+_REMOVABLE = re.compile(
+    r"(?:entries/([0-9a-f]{2})/\1[0-9a-f]{62}-(?:[0-9a-f]{16}|unsigned)|blobs/([0-9a-f]{2})/\2[0-9a-f]{62}"
+    r"|catalogues/[0-9a-f]{64}(?:-[0-9a-f]{16})?|marks/[0-9a-f]{32}(?:-taken)?)"
+)
 _CREDENTIALS = re.compile(r"^(?!file:)([A-Za-z][A-Za-z0-9+.-]+:/*).*@", re.DOTALL)
 _BUCKETS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 _MODULES = {
@@ -96,7 +102,7 @@ class Objects(Protocol):
         ...
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects; missing ones are no error."""
+        """Remove objects, by names as gpucache writes them; missing ones are no error."""
         ...
 
     def close(self) -> None:
@@ -105,13 +111,15 @@ class Objects(Protocol):
 
 
 class Limits(NamedTuple):
-    """How long a store may take."""
+    """How long a store may take, and who may read it."""
 
     connect_s: float = 5.0
     request_s: float = 60.0
     """One request, and a second more for each MiB that it moves."""
     retries: int = 3
     """How often a request is repeated at most."""
+    shared: bool = False
+    """Whether other users may read a new store in a directory."""
 
     def for_bytes(self, size_bytes: int) -> float:
         """The seconds for a request that moves so many bytes."""
@@ -158,6 +166,26 @@ def require_object_name(name: str) -> str:
     if not _NAME.fullmatch(name) or len(name) > 512:
         raise RemoteError(f"{name[:80]!r} is not a name of an object in a store; remove it from the store")
     return name
+
+
+def is_removable(name: str) -> bool:
+    """Whether a name is one that gpucache gives to an object, so that it may remove that object."""
+    return bool(_REMOVABLE.fullmatch(name))
+
+
+def require_removable(name: str) -> str:
+    """The same name; raises RemoteError for any other."""
+    if not is_removable(name):
+        raise RemoteError(f"{name[:80]!r} is not a name that gpucache gives; remove it by hand")
+    return name
+
+
+def bounded(found: Iterable[Listed], url: str) -> Iterator[Listed]:
+    """A listing; raises RemoteError if it has more objects than a store may have."""
+    for count, one in enumerate(found):
+        if count == MOST_OBJECTS:
+            raise RemoteError(f"{url} lists more than {MOST_OBJECTS} objects; push elsewhere")
+        yield one
 
 
 def in_parallel(

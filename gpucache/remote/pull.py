@@ -51,7 +51,7 @@ def pull(
     for once, if the store has entries of the caches, with the backends that show their facts or None for all.
     """
     own = any(cache.name == OWN for cache in caches)
-    catalogue = require_store(store, read_catalogue(store, trusted, strays=own))
+    catalogue = require_store(store, read_catalogue(store, trusted, objects=own))
     yield from catalogue.findings
     by_system: dict[str, dict[str, list[Signed]]] = {}
     for one in catalogue.records.values():

@@ -2,7 +2,8 @@
 
 Files go first, then the catalogue that names them, so that a reader of the store finds all of an entry or
 nothing; a push that is interrupted has lost at most the entries since the last catalogue, whose files are
-there. Must not know the kind of store, or which systems there are.
+there. Nothing is reported as sent before the store was seen to have it, unmarked for removal, after that
+catalogue. Must not know the kind of store, or which systems there are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,18 +14,20 @@ from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unso
 from gpucache.caches.interface import Cache
 from gpucache.caches.portable import ImmovableError
 from gpucache.caches.registry import OWN
-from gpucache.errors import FormatError
+from gpucache.errors import FormatError, RemoteError
 from gpucache.remote import own_entries
 from gpucache.remote.catalogue import (
     Catalogue,
     blob_name,
     finish_catalogue,
+    lacking,
     objects_of,
     read_catalogue,
     write_catalogue,
 )
 from gpucache.remote.objects import Objects
 from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
+from gpucache.remote.removal import sign, sweep
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
 Progress = Callable[[int, int | None, str], object]
@@ -32,6 +35,7 @@ Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 """After how many entries a catalogue is written."""
 _PICKLES = "pickles, which pull takes only with --pickles"
+_LOST = "the store is removing it, or lost it meanwhile; push it again"
 _NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
 
@@ -61,8 +65,7 @@ def push(
     ``sources`` sends entries that contain source text, too.
     """
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
-    own = any(cache.name == OWN for cache, _ in selected)
-    catalogue = read_catalogue(store, believed, strays=own)
+    catalogue = read_catalogue(store, believed, objects=True)
     yield from catalogue.findings
     sending = _Sending(catalogue, key, believed, sources=sources, progress=progress)
     if dry_run:
@@ -71,7 +74,9 @@ def push(
         yield from sending.drain()
         yield from (sending.outcome(one, PushResult.WOULD_SEND, 0) for one in sending.under_way)
         return
-    wrote = False
+    stopped: BaseException | None = None
+    sign(store)
+    wrote = bool(write_catalogue(store, catalogue.strays))
     try:
         for name, created in store.create(sending.objects(selected)):
             if not created:
@@ -79,18 +84,19 @@ def push(
             sending.arrived(name, created=created)
             yield from sending.drain()
             if len(sending.done) >= _AT_ONCE:
-                wrote = _catalogued(store, sending) or wrote
-        yield from sending.drain()
-    finally:  # also after Ctrl-C: the sent entries are kept
-        sending.done += catalogue.strays
-        wrote = _catalogued(store, sending) or wrote
-        if wrote:
-            finish_catalogue(store, key.public.id)
-
-
-def _catalogued(store: Objects, sending: "_Sending") -> bool:
-    done, sending.done = sending.done, []
-    return bool(write_catalogue(store, done))
+                wrote = True
+                yield from sending.catalogued(store)
+    except (KeyboardInterrupt, RemoteError) as error:  # the sent entries are kept
+        stopped = error
+    yield from sending.drain()
+    if sending.done:
+        wrote = True
+        yield from sending.catalogued(store)
+    if wrote:
+        finish_catalogue(store, key.public.id)
+    sweep(store, lambda: read_catalogue(store, believed).named)
+    if stopped:
+        raise stopped
 
 
 class _Sending:
@@ -115,12 +121,13 @@ class _Sending:
         self._new: dict[str, int] = {}
         self._signer = key.public.id
         self._files: dict[str, bytes] = {}
+        self._marked = catalogue.marked
         self._there: dict[str, list[Signed]] = {}
-        for one in catalogue.records.values():
+        for one in filter(catalogue.has, catalogue.records.values()):
             self._there.setdefault(_place(one.record), []).append(one)
         self._count = 0
-        self.done: list[Signed] = []
-        """Records of entries that exist and that no catalogue names yet."""
+        self.done: list[_Sent] = []
+        """Entries whose objects exist and that no catalogue names yet."""
 
     @property
     def under_way(self) -> list[_Sent]:
@@ -184,19 +191,25 @@ class _Sending:
         sent = _Sent(moved, made, tells, waits)
         for name in waits:
             self._waiting.setdefault(name, []).append(sent)
-        if record.system == OWN:
-            self._files |= new
+        self._files |= {
+            name: data for name, data in new.items() if record.system == OWN or name in self._marked
+        }
         if not waits:
-            self._arrived_whole(sent)
+            self.done.append(sent)
         yield from new.items()
 
     def settle(self, store: Objects, name: str) -> None:
-        """Make sure of an object that was there already: it is of another push at the same time, or garbage.
+        """Make sure of an object that was there already: it is of another push at the same time, marked, or
+        garbage.
 
         A file's object is not read: its name is the digest of its bytes, so pull and verify see garbage. One
-        of our own is found by its key alone, so that garbage there would hide the entry for ever.
+        of our own is found by its key alone, so that garbage there would hide the entry for ever. A marked
+        object may be damaged.
         """
         if (data := self._files.get(name)) is None:
+            return
+        if name in self._marked:
+            store.replace(name, lambda _: data)
             return
         key, signer = own_entries.named(name)
         [(_, found)] = store.read([name], 2 * len(data) + MOST_LINE_BYTES)
@@ -215,16 +228,24 @@ class _Sending:
         for sent in self._waiting.pop(name, ()):
             sent.waits.discard(name)
             if not sent.waits:
-                self._arrived_whole(sent)
+                self.done.append(sent)
+
+    def catalogued(self, store: Objects) -> Iterator[Outcome]:
+        """Name the entries that arrived in a catalogue; their outcomes, once the store has them for sure."""
+        done, self.done = self.done, []
+        names = write_catalogue(store, (one.record for one in done))
+        lost = lacking(store, (one.record for one in done), names)
+        for sent in done:
+            objects = dict(objects_of(sent.record))
+            new = sum(self._new.pop(name, 0) for name in objects)
+            if lost.isdisjoint(objects) and lost.isdisjoint(names):
+                yield self.outcome(sent, PushResult.SENT, new)
+            else:
+                yield Pushed(sent.entry, PushResult.FAILED, _LOST)
 
     def outcome(self, sent: _Sent, result: PushResult, sent_bytes: int) -> Pushed:
         """The outcome of an entry."""
         return Pushed(sent.entry, result, sent_bytes=sent_bytes, tells=sent.tells)
-
-    def _arrived_whole(self, sent: _Sent) -> None:
-        new = sum(self._new.pop(name, 0) for name in dict(objects_of(sent.record)))
-        self.done.append(sent.record)
-        self._outcomes.append(self.outcome(sent, PushResult.SENT, new))
 
     def _is_there(self, record: Record) -> bool:
         """Whether the store has a record of this entry that this machine would write or believes."""

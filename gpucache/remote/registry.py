@@ -26,7 +26,15 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.objects import Limits, Listed, in_parallel, missing, require_object_name
+from gpucache.remote.objects import (
+    MOST_OBJECTS,
+    Limits,
+    Listed,
+    in_parallel,
+    missing,
+    require_object_name,
+    require_removable,
+)
 from gpucache.units import printable
 
 if TYPE_CHECKING:
@@ -43,7 +51,6 @@ _GAP_BYTES = 256 << 10
 _MOST_JSON_BYTES = 4 << 20
 """The largest manifest and config; other tools read no larger ones either."""
 _MOST_PACKS = 10_000
-_MOST_OBJECTS = 2_000_000
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 _INDEX_TYPE = "application/vnd.gpucache.index.v1+json"
@@ -203,7 +210,7 @@ class RegistryObjects:
 
     def remove(self, names: Iterable[str]) -> None:
         """Manifests without the objects, instead of those with them; first the new ones."""
-        gone = {require_object_name(name) for name in names}
+        gone = {require_removable(name) for name in names}
         for pack in self._refresh():
             kept = [place for place in pack.config.objects if place.name not in gone]
             if len(kept) == len(pack.config.objects):
@@ -236,8 +243,8 @@ class RegistryObjects:
             if pack is not None:
                 read.append(pack)
                 objects += len(pack.config.objects)
-            if objects > _MOST_OBJECTS:
-                raise RemoteError(f"{self.url} has more than {_MOST_OBJECTS} objects; push elsewhere")
+            if objects > MOST_OBJECTS:
+                raise RemoteError(f"{self.url} has more than {MOST_OBJECTS} objects; push elsewhere")
         with self._lock:
             packs = {tag: pack for tag, pack in known.items() if tag in tags}
             self._packs = packs | {pack.tag: pack for pack in read}

@@ -1,9 +1,8 @@
 """A store on another machine behind our local caches, as a program asks it while it waits for an entry.
 
-Owns the limits of time, when the store is no longer used, and the one warning that says so: a program goes on
-as without the store. An entry is returned only if a trusted key signed it for the requested key, and if
-every byte of it is sound and true. Must not know requests, or
-where an entry is kept.
+Owns the limits of time, when the store is not used for a minute, and the one warning that says so: a program
+goes on as without the store. An entry is returned only if a trusted key signed it for the requested key, and
+if every byte of it is sound and true. Must not know requests, or where an entry is kept.
 """
 
 import os
@@ -13,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host.deadlines import within
 from gpucache.model import CacheKey, Entry
 from gpucache.remote import own_entries
-from gpucache.remote.objects import AT_ONCE, Limits, Objects, is_folder, open_objects
+from gpucache.remote.objects import AT_ONCE, Limits, Objects, is_folder, open_objects, public
 from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, read_trusted, signing_key
 from gpucache.settings import Remote, own_key_place
@@ -31,8 +31,10 @@ _MOST_BYTES = 256 << 20
 """The largest object that is read, and how many bytes may wait to be sent."""
 _BATCH_BYTES = 8 << 20
 """After how many bytes no more entries are sent at a time."""
-_MOST_LATE = 3
-"""How many replies in a row may come later than a compile would have taken."""
+_PAUSE_S = 60.0
+"""How long a store is not asked after it failed, or cost more than it saved."""
+_ENOUGH = 0.8
+"""The part of the limit from which nothing more is asked, as the next reply would be cut off."""
 UNBELIEVED = (
     "GPUCACHE_TRUSTED_KEYS names no key, and you have none, so no entry is believed; set it to the .pub file "
     "of the key that signs them"
@@ -47,6 +49,39 @@ Fetched = tuple[Entry, bytes]
 class _Opened(NamedTuple):
     objects: Objects
     trusted: TrustedKeys
+
+
+class _Budget:
+    """The time that a process waited for a store in all its threads, less what its hits saved."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._began = 0.0
+        self.waited_s = self.saved_s = 0.0
+
+    def begin(self) -> float:
+        """Begin to wait: the seconds that are left for it."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._under_way:
+                self._began = now
+            self._under_way += 1
+            return self.left_s()
+
+    def left_s(self) -> float:
+        """The seconds that are left while waiting."""
+        return self.limit_s - (self.waited_s + time.monotonic() - self._began - self.saved_s)
+
+    def end(self, saved_s: float) -> bool:
+        """End to wait; whether asking costs too much by now."""
+        with self._lock:
+            self._under_way -= 1
+            self.saved_s += saved_s
+            now = time.monotonic()
+            self.waited_s, self._began = self.waited_s + now - self._began, now
+            return self.waited_s - self.saved_s > _ENOUGH * self.limit_s
 
 
 class RemoteStore:
@@ -66,8 +101,8 @@ class RemoteStore:
 
     def _begin(self) -> None:
         self._opened: _Opened | None = None
-        self._reads, self._writes = True, self._settings.writes
-        self._late = 0
+        self._budget = _Budget(self._settings.timeout_s)
+        self._reads_from = self._writes_from = 0.0
         self._explained = False
         self._said: dict[str, object] = {}
         self._changed = threading.Condition()
@@ -79,50 +114,56 @@ class RemoteStore:
     @property
     def writes(self) -> bool:
         """Whether it takes the builds of this machine."""
-        return self._writes
+        return self._settings.writes and time.monotonic() >= self._writes_from
 
     @property
     def queried(self) -> str:
         """The URL of the store, if it is queried; else empty."""
-        return self._opened.objects.url if self._opened and self._reads else ""
+        return self._opened.objects.url if self._opened and time.monotonic() >= self._reads_from else ""
 
-    def find(
-        self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
-    ) -> list[Fetched | None]:
-        """For each request the entry of the first of its keys that the store has, all asked for together.
-
-        The limit of time is for 16 keys. ``compile_ns`` is how long compiling takes, if that is known: no
-        reply is waited for longer.
-        """
-        nothing: list[Fetched | None] = [None] * len(wanted)
-        if not (self._reads and any(wanted)):
-            return nothing
-        most_s = limit_s = self._settings.timeout_s * -(-sum(map(len, wanted)) // AT_ONCE)
-        if compile_ns is not None:
-            limit_s = min(most_s, compile_ns / 1e9)
+    def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
+        """For each request the entry of the first of its keys that the store has, all asked for together."""
+        found: list[Fetched | None] = [None] * len(wanted)
+        if not any(wanted) or time.monotonic() < self._reads_from:
+            return found
+        patient = self._settings.patient and self._settings.timeout_s * -(-sum(map(len, wanted)) // AT_ONCE)
+        budget, saved_ns = self._budget, 0
+        limit_s = budget.begin()
         try:
             opened = self._open()
-            found, wrong = within(limit_s, lambda: _read(opened, wanted))
+            found, wrong = within(patient or limit_s, lambda: _read(opened, wanted))
+            saved_ns = sum(one[0].head.compile_ns or 0 for one in found if one)
+            if wrong:
+                self._say("lie", f"{opened.objects.url} has an entry that is not used: {wrong}")
+            lacking = [keys for keys, one in zip(wanted, found, strict=True) if keys and one is None]
+            if lacking and not (wrong or self._explained):
+                self._explained = True
+                with suppress(Exception):  # a store that can be read only by names, or that is slow
+                    limit_s = patient or budget.left_s()
+                    if why := within(limit_s, lambda: _why_missed(opened, lacking[0], writes=self.writes)):
+                        self._say("missed", f"GPUCACHE_REMOTE missed: {why}")
         except TimeoutError:
-            self._came_late(short=limit_s < most_s)
-            return nothing
+            if patient:
+                self._stop(
+                    f"{self._url} did not reply within {patient:g} s; check that it can be reached, or raise "
+                    f"{self._settings.limited_by}"
+                )
         except Exception as error:  # for any error of a store or its library, the program goes on
             self._stop(error)
-            return nothing
-        self._late = 0
-        if wrong:
-            self._say("lie", f"{opened.objects.url} has an entry that is not used: {wrong}")
-        missing = next((keys for keys, one in zip(wanted, found, strict=True) if keys and one is None), None)
-        if missing is not None and not (wrong or self._explained):
-            self._explained = True
-            with suppress(Exception):  # a store that can be read only by names, or that is slow
-                if why := within(limit_s, lambda: _why_missed(opened, missing, writes=self._writes)):
-                    self._say("missed", f"GPUCACHE_REMOTE missed: {why}")
+        if budget.end(saved_ns / 1e9) and not patient and budget is self._budget:
+            self._pause()
+            self._budget = _Budget(budget.limit_s)
+            self._say(
+                "slow",
+                f"GPUCACHE_REMOTE is not asked for a minute: waiting for {self._url} took "
+                f"{budget.waited_s:.1f} s and saved {budget.saved_s:.1f} s; name a nearer store, or raise "
+                f"{self._settings.limited_by}",
+            )
         return found
 
     def send(self, entry: Entry) -> None:
         """Send an entry of this machine, in a thread."""
-        if not self._writes:
+        if not self.writes:
             return
         with self._changed:
             self._waiting_bytes += len(entry.payload)
@@ -157,32 +198,27 @@ class RemoteStore:
             # Twice the time, so that our own limit ends first, whose error names the variable.
             limits = Limits(connect_s=2 * limit_s, request_s=2 * limit_s, retries=0)
             objects = open_objects(self._settings.url, limits)
-            if self._writes and is_folder(objects):
+            if self._settings.writes and is_folder(objects):
                 with suppress(UsageError):  # which sending reports
                     self._key(objects)
             trusted = read_trusted(self._trusted_keys, self._signing_key)
             self._opened = _Opened(objects, trusted)
         return self._opened
 
-    def _came_late(self, *, short: bool) -> None:
-        self._late += 1
-        url, limit_s = self._url, self._settings.timeout_s
-        if not short:
-            self._stop(
-                f"{url} did not reply within {limit_s:g} s; check that it can be reached, or raise "
-                f"{self._settings.limited_by}"
-            )
-        elif self._late >= _MOST_LATE:
-            self._stop(f"{url} takes longer to reply than programs take to compile; name a nearer store")
-
     @property
     def _url(self) -> str:
-        return self._opened.objects.url if self._opened else "it"
+        return self._opened.objects.url if self._opened else public(self._settings.url)
+
+    def _pause(self, error: Exception | str = "") -> float:
+        """Ask nothing for a minute, or never again after a mistake in the settings; returns when."""
+        forever = isinstance(error, UsageError)
+        self._reads_from = inf if forever else time.monotonic() + _PAUSE_S
+        return self._reads_from
 
     def _stop(self, error: Exception | str) -> None:
-        self._reads = False
+        self._pause(error)
         if str(error) != UNBELIEVED:  # sending needs no trusted key
-            self._writes = False
+            self._writes_from = self._reads_from
         self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
 
     def _say(self, what: str, sentence: str) -> None:
@@ -195,11 +231,11 @@ class RemoteStore:
         over_s: float | None = None
         while True:
             with self._changed:
-                if self._writes and over_s is not None and time.monotonic() > over_s:
+                if self.writes and over_s is not None and time.monotonic() > over_s:
                     self._say_left(len(self._waiting))
-                    self._writes = False
+                    self._writes_from = inf
                 batch, size = list[Entry](), 0
-                while self._writes and self._waiting and len(batch) < AT_ONCE and size < _BATCH_BYTES:
+                while self.writes and self._waiting and len(batch) < AT_ONCE and size < _BATCH_BYTES:
                     batch.append(self._waiting.popleft())
                     size += len(batch[-1].payload)
                 self._waiting_bytes -= size
@@ -238,10 +274,12 @@ class RemoteStore:
     def _catalogue(self) -> None:
         """Name the entries that were sent for readers of the store by a web server, which lists nothing."""
         from gpucache.remote.catalogue import finish_catalogue, write_catalogue  # which no hit needs
+        from gpucache.remote.removal import sign
 
         objects, sent = self._open().objects, self._sent
         self._sent = []
         if objects.served:
+            sign(objects)
             write_catalogue(objects, sent)
             finish_catalogue(objects, self._key(objects).public.id)
 
@@ -252,7 +290,7 @@ class RemoteStore:
         return key
 
     def _stop_sending(self, error: Exception | str) -> None:
-        self._writes = False
+        self._writes_from = inf if isinstance(error, UsageError) else time.monotonic() + _PAUSE_S
         self._say("unsent", f"nothing is sent to GPUCACHE_REMOTE: {_told(error)}")
 
     def _say_left(self, count: int) -> None:
@@ -305,12 +343,12 @@ def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> s
     from gpucache.remote.catalogue import NO_STORE, is_store, not_believed, read_index  # which no hit needs
 
     objects, trusted = opened
-    if not is_store(objects):
+    if not is_store(objects, lists=not objects.served or is_folder(objects)):
         if writes and Path(objects.url).is_dir():  # that somebody made for this
             return ""
         told = "{} is not a store of gpucache yet; sending makes one there" if writes else NO_STORE
         return told.format(objects.url)
-    if objects.lists:
+    if is_folder(objects) or not objects.served:  # a bucket's list has no bound on its bytes
         for key in keys:
             start = own_entries.object_name(key, UNSIGNED).rpartition("/")[0]
             for one in objects.listed(f"{start}/"):

@@ -14,6 +14,7 @@ import pytest
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.remote.servers import Scripted, make_bucket, moto_url, pausing, saying, scripted, use_cloud
+from tests.remote.test_objects import ONE
 
 _SHORT = Limits(connect_s=2.0, request_s=0.25, retries=1)
 _PATIENT = Limits(retries=1)
@@ -63,7 +64,7 @@ def _calls(store: Objects) -> dict[str, Callable[[], object]]:
         "read": lambda: list(store.read(["a"], 10)),
         "create": lambda: list(store.create([("a", b"1")])),
         "replace": lambda: store.replace("a", lambda _: b"1"),
-        "remove": lambda: store.remove(["a"]),
+        "remove": lambda: store.remove([ONE]),
     }
 
 
@@ -119,13 +120,13 @@ def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) ->
     """Pages follow each other, of no other prefix that begins alike."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     store = open_objects("s3://bucket/pages")
-    names = {f"a/{number}" for number in range(1002)}
+    names = {f"blobs/ab/ab{number:062x}" for number in range(1002)}
     list(store.create((name, b"") for name in names))
-    list(store.create([("ab/1", b""), ("a..b/1", b"")]))
-    assert {one.name for one in store.listed("a/")} == names
+    list(store.create([("blobs-/1", b""), ("a..b/1", b"")]))
+    assert {one.name for one in store.listed("blobs/")} == names
     assert all(one.written_ns > 10**18 for one in store.listed(""))
     store.remove(names)
-    assert {one.name for one in store.listed("")} == {"ab/1", "a..b/1"}
+    assert {one.name for one in store.listed("")} == {"blobs-/1", "a..b/1"}
 
 
 @pytest.mark.parametrize("call", ["listed", "read", "create", "replace"])
@@ -134,7 +135,7 @@ def test_a_missing_bucket_is_one_sentence(moto: str, use: Use, call: str) -> Non
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     store = open_objects("s3://never")
     assert "the bucket never does not exist" in _failure(_calls(store)[call])
-    store.remove(["a"])
+    store.remove([ONE])
 
 
 @pytest.mark.parametrize("call", ["listed", "read", "create", "replace", "remove"])

@@ -12,8 +12,10 @@ from gpucache.answers.evict import EvictSummary
 from gpucache.caches.interface import Cache
 from gpucache.engine.evict import Limits, plan_eviction
 from gpucache.engine.selection import Opened
+from gpucache.engine.verify import repaired
 from gpucache.remote.contents import StoredCache, stored_caches
 from gpucache.remote.records import Signed, parse_line
+from gpucache.remote.removal import SIGN
 from gpucache.remote.signing import TrustedKeys
 from gpucache.settings import read_settings
 from tests.remote.test_push_pull import Fleet, _fleet, _results, first
@@ -41,7 +43,14 @@ def _evict(fleet: Fleet, limits: Limits) -> EvictSummary:
 
 
 def _objects(fleet: Fleet) -> set[str]:
-    return {one.name for one in fleet.store.listed("") if one.name != "index"}
+    return {one.name for one in fleet.store.listed("") if one.name not in ("index", SIGN)}
+
+
+def _an_hour_later(fleet: Fleet) -> None:
+    """Let a run find the marks old, and remove what they name."""
+    for path in (fleet.place / "store" / "marks").iterdir():
+        os.utime(path, ns=(path.stat().st_mtime_ns - 3601 * 10**9,) * 2)
+    fleet.push(key=fleet.key)
 
 
 def test_a_store_is_a_cache_for_each_system(filled: Fleet) -> None:
@@ -72,9 +81,9 @@ def test_damage_is_found_repaired_and_pushed_again(filled: Fleet) -> None:
         if checked.findings
     ]
     assert wrong
-    assert all(
-        one.repaired for cache, checked, entry in wrong for one in cache.repair(checked, entry).findings
-    )
+    for stored in {cache.name: cache for cache, *_ in wrong}.values():
+        mine = [(checked, entry) for one, checked, entry in wrong if one is stored]
+        assert all(one.repaired for checked in repaired(stored, mine) for one in checked.findings)
     for cache in _caches(filled):
         assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
     caches = [filled.cache("a", system) for system in _SYSTEMS]
@@ -102,8 +111,14 @@ def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:
 
 
 def test_evicting_everything_leaves_no_object(filled: Fleet) -> None:
-    """No file is left in the store."""
+    """They are gone for every reader at once, and the files an hour later: a push may be sending the same."""
+    before = _objects(filled)
     assert _evict(filled, Limits(everything=True)).removed == 9
+    assert before < _objects(filled)
+    assert not [one for cache in _caches(filled) for one in cache.scan()]
+    filled.push(key=filled.key)
+    assert before < _objects(filled)
+    _an_hour_later(filled)
     assert _objects(filled) == set()
 
 
@@ -115,7 +130,9 @@ def test_a_file_that_no_record_names_is_a_leftover_after_a_day(filled: Fleet) ->
     os.utime(path, (1, 1))
     [(cache, found)] = [(cache, one) for cache in _caches(filled) for one in cache.leftovers()]
     assert found.findings[0].kind.value == "leftover"
-    assert cache.repair(found, None).findings[0].repaired
+    [fixed] = repaired(cache, [(found, None)])
+    assert fixed.findings[0].repaired and path.exists()
+    _an_hour_later(filled)
     assert not path.exists()
 
 
@@ -132,9 +149,7 @@ def test_entries_that_programs_sent_alone_are_seen_and_catalogued(filled: Fleet)
 def _repaired(fleet: Fleet) -> None:
     for cache in _caches(fleet):
         assert isinstance(cache, StoredCache)
-        for entry, checked in cache.checked():
-            if checked.findings:
-                cache.repair(checked, entry)
+        repaired(cache, [(checked, entry) for entry, checked in cache.checked()])
 
 
 def test_a_repair_leaves_the_files_of_other_entries(fleet: Fleet) -> None:

@@ -2,11 +2,14 @@
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
 
-from gpucache.remote.objects import open_objects
+from gpucache.errors import RemoteError
+from gpucache.remote.objects import Limits, open_objects
+from tests.remote.test_objects import ONE
 
 _DAY_NS = 24 * 3600 * 10**9
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX modes")
@@ -37,13 +40,68 @@ def test_a_link_in_place_of_the_temporary_directory_is_not_followed(tmp_path: Pa
     os.utime(precious, ns=(0, 0))
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "tmp").symlink_to(elsewhere)
-    list(open_objects(str(tmp_path / "store")).create([("a", b"1")]))
-    assert precious.exists()
+    with pytest.raises(RemoteError, match="cannot be written"):
+        list(open_objects(str(tmp_path / "store")).create([("a", b"1")]))
+    assert list(elsewhere.iterdir()) == [precious]
+
+
+@pytest.mark.parametrize("name", ["blobs", "catalogues", "entries", "marks"])
+def test_a_link_in_a_store_is_not_followed(tmp_path: Path, name: str) -> None:
+    """Nothing behind it is listed, read, removed or written."""
+    store = open_objects(str(tmp_path / "store"))
+    list(store.create([("index", b"")]))
+    elsewhere = tmp_path / "elsewhere" / "ab"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / ("ab" * 32)).write_bytes(b"precious")
+    (tmp_path / "store" / name).symlink_to(tmp_path / "elsewhere")
+    there = f"{name}/ab/{'ab' * 32}"
+    assert dict(store.read([there], 100)) == {there: None}
+    assert [one.name for one in store.listed("")] == ["index"]
+    if name == "blobs":
+        with pytest.raises(RemoteError):
+            store.remove([ONE])
+    with pytest.raises(RemoteError):
+        list(store.create([(there[:-1], b"1")]))
+    assert [path.read_bytes() for path in elsewhere.iterdir()] == [b"precious"]
+
+
+@pytest.mark.parametrize("flock", ["refused", "held"])
+def test_a_lock_that_cannot_be_had_ends_no_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: str
+) -> None:
+    """A file system without locks, and another user who keeps the lock for ever."""
+    import fcntl
+
+    store = open_objects(str(tmp_path))
+    store.replace("index", lambda _: b"1")
+    with (tmp_path / "tmp" / "lock").open() as lock:
+        if flock == "held":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            monkeypatch.setattr("gpucache.remote.folder._LOCK_S", 0.0)
+        else:
+
+            def refuse(*_: object) -> None:
+                raise OSError(38, "Function not implemented")
+
+            monkeypatch.setattr(fcntl, "flock", refuse)
+        store.replace("index", lambda old: (old or b"") + b"2")
+    assert dict(store.read(["index"], 10)) == {"index": b"12"}
+
+
+@pytest.mark.parametrize(("shared", "modes"), [(False, {0o700, 0o600}), (True, {0o755, 0o644})])
+def test_other_users_may_read_a_store_that_was_made_for_them(
+    tmp_path: Path, shared: bool, modes: set[int]
+) -> None:
+    """Whatever the umask; later pushes keep that."""
+    place = str(tmp_path / "store")
+    list(open_objects(place, Limits(shared=shared)).create([("catalogues/a", b"1")]))
+    list(open_objects(place).create([("entries/ab/a", b"1"), ("index", b"1")]))
+    found = [tmp_path / "store", *(tmp_path / "store").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == modes
 
 
 def test_an_object_is_written_on_a_full_disk_whole_or_not_at_all(tmp_path: Path) -> None:
     """The error is one sentence, and no file blocks the next try."""
-    from gpucache.errors import RemoteError
     from tests.contracts.test_moving_attacks import mounted
 
     with mounted("size=64k,mode=755") as folder:

@@ -14,6 +14,8 @@ from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, batches, in_parall
 from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
+ONE, TWO = (f"blobs/{digits}/{digits * 32}" for digits in ("ab", "cd"))
+"""Names that gpucache gives."""
 
 
 def _folder(request: pytest.FixtureRequest) -> str:
@@ -92,7 +94,7 @@ def test_a_store_that_does_not_exist_is_empty(opened: Opener) -> None:
     """Nothing is listed or read, and removing is not an error."""
     assert _names(opened()) == []
     assert dict(opened().read(["a"], 100)) == {"a": None}
-    opened().remove(["a"])
+    opened().remove([ONE])
 
 
 def test_an_object_beyond_the_limit_is_not_read(opened: Opener) -> None:
@@ -102,9 +104,22 @@ def test_an_object_beyond_the_limit_is_not_read(opened: Opener) -> None:
 
 
 def test_removed_objects_are_gone(opened: Opener) -> None:
-    list(opened().create([("a", b"1"), ("b", b"2")]))
-    opened().remove(["a", "never"])
+    list(opened().create([(ONE, b"1"), ("b", b"2")]))
+    opened().remove([ONE, TWO])
     assert _names(opened()) == ["b"]
+
+
+_OTHERS = "b", "index", "blobs/sha256/" + "ab" * 32, "blobs/cd/" + "ab" * 32, "entries/ab/thumbs.db", "../x"
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_an_object_of_another_name_than_gpucache_gives_is_not_removed(opened: Opener, name: str) -> None:
+    """It may be another program's, whoever asks for that."""
+    if "." not in name:
+        list(opened().create([(name, b"1")]))
+    with pytest.raises(RemoteError, match="by hand"):
+        opened().remove([name])
+    assert _names(opened()) == ([name] if "." not in name else [])
 
 
 def test_replacing_sees_what_was_there(opened: Opener) -> None:

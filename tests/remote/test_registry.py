@@ -24,6 +24,7 @@ from gpucache.remote import registry as store
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.children import run_text
 from tests.remote.servers import Moving, docker_registry, free_port
+from tests.remote.test_objects import ONE, TWO
 
 _LIMITS = Limits(connect_s=5, request_s=30, retries=1)
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -123,17 +124,17 @@ def test_objects_of_many_layers_come_back_however_few_are_wanted(url: str, small
 def test_a_removed_object_is_gone_and_the_others_of_its_pack_stay(url: str, small_layers: None) -> None:
     """The pack is written anew without it, with only the layers that are still needed."""
     place = f"{url}/removed"
-    _create(place, ("a", b"1" * 600), ("b", b"2" * 600), ("c", b"3" * 300))
+    _create(place, (ONE, b"1" * 600), ("b", b"2" * 600), (TWO, b"3" * 300))
     (before,) = _tags(place)
     with _opened(place) as opened:
-        opened.remove(["a", "c"])
+        opened.remove([ONE, TWO])
         assert [one.name for one in opened.listed("")] == ["b"]
     assert _contents(place) == {"b": b"2" * 600}
     (after,) = _tags(place)
     assert after != before
     manifest = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:{after}"))
     assert len(manifest["layers"]) == 1
-    assert _create(place, ("a", b"again")) == {"a": True}
+    assert _create(place, (ONE, b"again")) == {ONE: True}
 
 
 def _appended(new: bytes, old: bytes | None) -> bytes:
@@ -164,14 +165,14 @@ def test_an_object_that_comes_twice_is_created_once(url: str) -> None:
 def test_objects_are_removed_where_the_registry_removes_nothing(tmp_path: Path) -> None:
     """Its tags then lead to an empty pack; the same objects can be created again."""
     with docker_registry(tmp_path, {"REGISTRY_STORAGE_DELETE_ENABLED": "false"}) as url:
-        _create(url, ("a", b"1"), ("b", b"2"))
-        _create(url, ("c", b"3"))
+        _create(url, (ONE, b"1"), ("b", b"2"))
+        _create(url, (TWO, b"3"))
         with _opened(url) as opened:
-            opened.remove(["a", "c"])
+            opened.remove([ONE, TWO])
             assert [one.name for one in opened.listed("")] == ["b"]
         assert _contents(url) == {"b": b"2"}
-        assert _create(url, ("a", b"1"), ("b", b"2")) == {"a": True, "b": False}
-        assert _contents(url) == {"a": b"1", "b": b"2"}
+        assert _create(url, (ONE, b"1"), ("b", b"2")) == {ONE: True, "b": False}
+        assert _contents(url) == {ONE: b"1", "b": b"2"}
 
 
 _HTPASSWD = "me:$2y$05$aaaaaaaaaaaaaaaaaaaaaOwN3kL1r/5tCX49L9FU8BMpbjRXGyPKS\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.errors import RemoteError
 from gpucache.model import CacheKey, Entry
 from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.folder import FolderObjects
@@ -152,14 +153,87 @@ def _silent() -> Iterator[Silent]:
         yield server
 
 
-def test_no_answer_is_waited_for_longer_than_compiling_takes(fleet: Fleet, silent: Silent) -> None:
-    """A request cut short is not a failure of the store, but several in a row end the requests."""
-    machine = Machine(fleet, url=f"http://{silent.address}/", timeout_s=60.0)
-    for _ in range(5):
-        assert machine.store.find([(_ONE.key,)], compile_ns=1_000_000) == [None]
-    [sentence] = machine.told
-    assert "compile" in sentence
-    assert len(silent.connections) <= 3
+class _Clock:
+    """A time that passes by request alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("gpucache.remote.store.time.monotonic", lambda: self.now)
+
+
+def _costs(machine: Machine, clock: _Clock, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let each reply take some time; the limits of the requests that were made."""
+    limits: list[float] = []
+
+    def within(limit_s: float, action: Callable[[], object]) -> object:
+        limits.append(limit_s)
+        clock.now += min(seconds, limit_s)
+        if seconds > limit_s:
+            raise TimeoutError
+        return action()
+
+    monkeypatch.setattr("gpucache.remote.store.within", within)
+    return limits
+
+
+def _took(entry: Entry, seconds: float) -> Entry:
+    return entry._replace(head=entry.head._replace(compile_ns=int(seconds * 1e9)))
+
+
+@pytest.mark.parametrize("reply_s", [0.05, 0.5, 1.2, 99.0])
+@pytest.mark.parametrize("hits", [False, True])
+def test_a_slow_store_costs_a_process_no_more_than_its_limit(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, reply_s: float, hits: bool
+) -> None:
+    """In all, beyond the compile time that its hits saved; then one sentence has the numbers."""
+    if hits:
+        _put(fleet, _took(_ONE, 0.05))
+    machine = Machine(fleet, timeout_s=1.25)
+    clock = _Clock(monkeypatch)
+    limits = _costs(machine, clock, reply_s, monkeypatch)
+    found = sum(machine.finds(_ONE.key)[0] for _ in range(100))
+    assert clock.now - 1000 - 0.05 * found <= 1.25 + 1e-6
+    if hits and reply_s == 0.05:
+        assert found == len(limits) == 100 and machine.told == []
+        return
+    said = [one for one in machine.told if "not asked for a minute" in one]
+    assert len(said) == 1 and len(limits) < 40
+    assert f"took {clock.now - 1000:.1f} s and saved {0.05 * found:.1f} s" in said[0]
+
+
+def test_a_store_whose_hits_save_more_than_it_takes_is_asked_for_ever(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slow it is."""
+    _put(fleet, _took(_ONE, 5))
+    machine = Machine(fleet, timeout_s=1.25)
+    _costs(machine, _Clock(monkeypatch), 1.2, monkeypatch)
+    assert [machine.finds(_ONE.key) for _ in range(20)] == [[True]] * 20
+
+
+@pytest.mark.parametrize("how", ["slow", "broken"])
+def test_a_store_is_asked_again_after_a_minute(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A server that lives for weeks comes back to it."""
+    _put(fleet, _took(_ONE, 0.05))
+    machine = Machine(fleet, timeout_s=1.25)
+    clock = _Clock(monkeypatch)
+
+    def broken(*_: object) -> None:
+        raise RemoteError("it cannot be reached; check the network")
+
+    if how == "slow":
+        _costs(machine, clock, 99.0, monkeypatch)
+    else:
+        monkeypatch.setattr("gpucache.remote.store.within", broken)
+    assert machine.finds(_ONE.key) == [False]
+    assert not machine.store.queried
+    _costs(machine, clock, 0.0, monkeypatch)
+    assert machine.finds(_ONE.key) == [False]
+    clock.now += 61
+    assert machine.finds(_ONE.key) == [True]
+    assert len(machine.told) == 1
 
 
 def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
