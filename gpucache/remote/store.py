@@ -143,6 +143,7 @@ class RemoteStore:
                     if why := within(limit_s, lambda: _why_missed(opened, lacking[0], writes=self.writes)):
                         self._say("missed", f"GPUCACHE_REMOTE missed: {why}")
         except TimeoutError:
+            self._writes_from = time.monotonic() + _PAUSE_S
             if patient:
                 self._stop(
                     f"{self._url} did not reply within {patient:g} s; check that it can be reached, or raise "

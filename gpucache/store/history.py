@@ -23,7 +23,9 @@ FILE_CAP = 64 << 10
 REMOVED_CAP = 128 << 10
 """The maximum bytes of the log of removed logs."""
 PROGRAM_CAP = 4096
-"""The maximum number of logs: those with the newest last event are kept."""
+"""The number of logs that are kept, with a few hundred more in between: those with the newest last event."""
+_SELDOM = "00"
+"""The beginning of the digests of the programs whose new log bounds the number of all."""
 _PROGRAMS_A_LINE = 300
 _TEXT_CAP = 500
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -41,8 +43,12 @@ class History:
 
     def record_all(self, events: Iterable[tuple[str, Iterable[Event]]]) -> None:
         """Append the events of several programs, all events of one program at once."""
-        made = [self._log(program).append(_line(program, event) for event in own) for program, own in events]
-        if any(made):
+        bound = False
+        for program, own in events:
+            if self._log(program).append(_line(program, event) for event in own):
+                # Listing all of them takes time in proportion to their number: one new log in 256 does.
+                bound |= layout.program_digest(layout.history_name(program)).startswith(_SELDOM)
+        if bound:
             self._bound()
 
     def events(self, program: str) -> list[Event]:

@@ -25,17 +25,13 @@ class Elsewhere:
 
     there: dict[CacheKey, Entry] = field(default_factory=dict)
     asked: list[list[tuple[CacheKey, ...]]] = field(default_factory=list)
-    limits: list[int | None] = field(default_factory=list)
     sent: list[Entry] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     writes: bool = True
     queried: str = "s3://far"
 
-    def find(
-        self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
-    ) -> list[tuple[Entry, bytes] | None]:
+    def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[tuple[Entry, bytes] | None]:
         self.asked.append([tuple(keys) for keys in wanted if keys])
-        self.limits.append(compile_ns)
         found = [next((self.there[key] for key in keys if key in self.there), None) for keys in wanted]
         return [None if entry is None else (entry, encode(entry)) for entry in found]
 
@@ -60,7 +56,7 @@ def _far(tmp_path: Path) -> Elsewhere:
     for value in range(4):
         get_or_build(sender, _ready(value), Compiler())
     far.there = {entry.key: entry for entry in far.sent}
-    far.asked, far.limits, far.sent = [], [], []
+    far.asked, far.sent = [], []
     return far
 
 
@@ -131,16 +127,6 @@ def test_a_program_that_has_no_key_is_not_asked_for(here: Stores, far: Elsewhere
     """It is refused as without such a store."""
     assert isinstance(find(here, make_ready("kernel void show() { __TIME__; }")), NoEntry)
     assert far.asked == []
-
-
-def test_an_answer_may_take_as_long_as_the_last_build_took(here: Stores, far: Elsewhere) -> None:
-    """For several programs as long as all of them; unknown if one of them was never built on this machine."""
-    get_or_build(here._replace(remote=None), make_ready("kernel void other() {}", name="other"), Compiler())
-    get_or_build(here._replace(remote=None), _ready(8), Compiler())
-    find(here, _ready(9))
-    find_all(here, [_ready(9), make_ready("kernel void other() { }", name="other")])
-    find_all(here, [_ready(9), make_ready("kernel void third() { }", name="third")])
-    assert far.limits == [5, 10, None]
 
 
 def test_a_build_sends_what_it_published(here: Stores, far: Elsewhere) -> None:

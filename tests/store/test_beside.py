@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import scan
+from gpucache.store import layout, scan
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
@@ -131,12 +131,28 @@ def test_histories_beyond_the_number_are_known_to_be_gone(
 ) -> None:
     """Of too many, those with the newest events stay, and the others are recorded as removed."""
     monkeypatch.setattr("gpucache.store.history.PROGRAM_CAP", 10)
+    monkeypatch.setattr("gpucache.store.history._SELDOM", "")
     _record(store, 10)
     store.history.record("program-0", _event(0))
     store.history.record("program-10", _event(10))
     gone = [number for number in range(11) if not store.history.events(f"program-{number}")]
     assert gone == [1, 2]
     assert [number for number in range(12) if store.history.removed(f"program-{number}")] == gone
+
+
+def test_a_new_history_rarely_lists_all_others(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in 256 does, by the digest of its program, so that many programs do not cost their square."""
+    listings = []
+    monkeypatch.setattr(store.history, "_bound", lambda: listings.append(1))
+    names = [f"program-{number}" for number in range(300)]
+    store.history.record_all((name, [_event(0)]) for name in names)
+    assert len(listings) == 1
+    for name in names:
+        store.history.record(f"other-{name}", _event(0))
+    seldom = [one for one in names if "-00" in layout.history_name(f"other-{one}")]
+    assert 0 < len(seldom) == len(listings) - 1 < 10
 
 
 def test_of_more_than_is_kept_the_rest_may_have_been_there(
