@@ -119,9 +119,11 @@ class Format(Places, ABC, Generic[T]):
     )
     """The message for a key that no entry has."""
     served: ClassVar[str] = ""
-    """The message for a key whose entry is sound, if the owner would not simply serve it."""
+    """The message for a sound entry that was asked for, if the owner would not simply serve it."""
     serves_orphans: ClassVar[bool] = False
     """Whether the owner serves an entry of which a part is missing."""
+    serves_others: ClassVar[bool] = False
+    """Whether the owner serves the binary of another entry or device, which its programs then use."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
     """The kind of entry that ``shows`` its owner; completes 'no file next to it is ...'."""

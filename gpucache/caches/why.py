@@ -27,6 +27,7 @@ Fields = Mapping[str, Any]
 _COMPARED_CHARS = 300
 _TEXTS_COMPARED = 5000
 _NAMED = 4
+_REPAIR = "run 'gpucache verify --repair'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ def nearest(
     None if nothing is near. ``known`` has the fields that count differently from ``Field()``. An item whose
     ``stored`` raises FormatError or OSError is skipped.
     """
+    for field in known.values():
+        if isinstance(field.alike, TextsAlike):
+            field.alike.begin()
     best: Near[T] | None = None
     spoiled: Near[T] | None = None
     least: tuple[float, float] | None = None
@@ -110,6 +114,10 @@ class TextsAlike:
     def __init__(self, least: float = 0.0) -> None:
         self._matcher = SequenceMatcher(autojunk=False)
         self._least = least
+        self.begin()
+
+    def begin(self) -> None:
+        """Permit as many comparisons as one question has."""
         self._left = _TEXTS_COMPARED
 
     def __call__(self, stored: str, asked: str) -> float:
@@ -144,10 +152,16 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
 
     if closed := made.closed():
         return Reach(made.name, words, Verdict.NOT_CONSULTED, closed)
-    near = nearest(_looks(made), asked, stored, made.compared, made.hinders)
+    broken: list[CacheEntry] = []
+    near = nearest(_looks(made, broken), asked, stored, made.compared, made.hinders)
     verdict: Verdict | Served
+    if near is None and broken:
+        detail = f"no sound entry is like it, but {len(broken)} cannot be read; {_REPAIR}"
+        return Reach(made.name, words, Verdict.CORRUPT, detail, nearest=broken[0].key)
     if near is None:
-        detail = "the cache has no entry like it; run the program to make one"
+        detail = (
+            "the cache has no entry like it: it was never built, or was removed; run the program to make one"
+        )
         return Reach(made.name, words, Verdict.NEVER_BUILT, detail)
     key = near.item.key
     if near.differing:
@@ -155,21 +169,27 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
         verdict = Verdict.KEY_CHANGED
         detail = f"no entry has all of it; the nearest, {key[:12]}, differs in {lacking}"
     elif wrong := near.wrong:
-        verdict = Verdict.NOT_CONSULTED if wrong.kind is FindingKind.LOCKED else Verdict.CORRUPT
-        remedy = wrong.remedy or "run 'gpucache verify --repair'"
-        detail = f"it is present, but {wrong.detail}; {remedy}"
+        verdict = {
+            FindingKind.LOCKED: Verdict.NOT_CONSULTED,
+            FindingKind.MISLABELLED: Served.FALSE_HIT if made.serves_others else Verdict.CORRUPT,
+        }.get(wrong.kind or FindingKind.CORRUPT, Verdict.CORRUPT)
+        detail = f"it is present, but {wrong.detail}; {wrong.remedy or _REPAIR}"
     else:
         rest = ", ".join(label for label in made.compared if label not in asked)
         verdict = Served.HIT
         told = f"; {rest} were not asked for" if rest else ""
-        detail = f"{key[:12]} has all of it and programs get to it{told}"
+        more = f"; {made.served}" if made.served else ""
+        detail = f"{key[:12]} has all of it and programs get to it{told}{more}"
     return Reach(made.name, words, verdict, detail, near.differences(asked), key)
 
 
-def _looks(made: "Format[Any]") -> Iterator[CacheEntry]:
-    """The entries of a cache with stored fields, as a scan sees them; none if it cannot be read."""
+def _looks(made: "Format[Any]", broken: list[CacheEntry]) -> Iterator[CacheEntry]:
+    """The entries of a cache as a scan sees them, none if it cannot be read; damaged ones that have no fields
+    are put into a list."""
     with suppress(OSError):
         for item in made.items(""):
             with suppress(OSError, FormatError):
                 if (entry := made.look(item)) is not None and entry.fields:
                     yield entry
+                elif entry is not None and entry.damage:
+                    broken.append(entry)

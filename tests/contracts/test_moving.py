@@ -183,7 +183,7 @@ def test_systems_that_move_are_known() -> None:
     """No system is dropped from the contract by accident."""
     moving = """
         gpucache triton cupy pyopencl pocl clesperanto pytools taichi
-        rocfft sycl futhark mesa intel-neo amd-comgr miopen arrayfire ggml-opencl
+        sycl futhark mesa intel-neo amd-comgr miopen arrayfire ggml-opencl
         cycles torch-tensorrt
         cuda.core warp jax opencv helion torch-kernels deep-gemm tilelang cute-dsl flash-attention
         inductor vllm

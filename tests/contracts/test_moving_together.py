@@ -59,15 +59,6 @@ def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
     assert rows["0" * 32] == b"\x80\x04K\x07."
 
 
-def test_a_row_comes_into_a_database_of_rocfft_that_is_there(tmp_path: Path) -> None:
-    """The other rows stay."""
-    example = EXAMPLES["rocfft"]
-    entries = _packed(open_example("rocfft", example.make(tmp_path / "there")))
-    place = example.make(tmp_path / "here", 1)
-    assert sorted(one.done for one in _restored("rocfft", place, *entries)) == [False, True, True]
-    assert len(scanned(open_example("rocfft", place))) == len(entries)
-
-
 def test_kernels_without_a_version_of_miopen_stay(tmp_path: Path) -> None:
     """They have the same names in all versions."""
     place = miopen.put(tmp_path / "there").parent
@@ -127,12 +118,3 @@ def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
     changed = first._replace(files=(tic, index._replace(data=both)))
     (done,) = _restored("taichi", tmp_path / "here", changed)
     assert done.damaged and not list((tmp_path / "here").iterdir())
-
-
-def test_a_row_of_rocfft_with_broken_code_is_refused(tmp_path: Path) -> None:
-    """rocFFT would load it at every start."""
-    first, *_ = _packed(open_example("rocfft", EXAMPLES["rocfft"].make(tmp_path / "there")))
-    code, row = first.files
-    place = tmp_path / "here" / EXAMPLES["rocfft"].place
-    (done,) = _restored("rocfft", place, first._replace(files=(code._replace(data=b"garbage"), row)))
-    assert done.damaged and not place.exists()

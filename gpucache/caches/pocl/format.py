@@ -13,23 +13,24 @@ import errno
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
-from gpucache.caches import files
+from gpucache.caches import files, why
 from gpucache.caches.files import Files, Tally
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
-from gpucache.caches.pocl import explaining
 from gpucache.caches.pocl.entry import (
     KINDS,
     LAYOUT,
@@ -42,7 +43,8 @@ from gpucache.caches.pocl.entry import (
 )
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.errors import FormatError
+from gpucache.caches.why import Field
+from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.payload import elf
@@ -118,7 +120,16 @@ class Pocl(PoclPlaces, FilesFormat):
 
     layout = LAYOUT
     barred_by_links = False
-    wanted = explaining.FIELDS
+    wanted = {
+        "kernel": "the name of a kernel; may be repeated",
+        "local-size": "a local size that it is launched with, such as 64x1x1; may be repeated",
+        "llvm": "the version of LLVM in PoCL's platform version, such as 15.0.6",
+    }
+    compared = {"kernel": Field(8, lambda *_: 0.0, 1.0), "local size": Field(2), "LLVM": Field(4)}
+    served = (
+        "PoCL stores no source and no options, so it may be another program's kernel of that name, and "
+        "inspect shows the global offsets and grids that it is for"
+    )
     moving = Moving(
         tried=True,
         tells="paths, and source text in build logs",
@@ -221,16 +232,33 @@ class Pocl(PoclPlaces, FilesFormat):
         )
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Which kernels exist for which local sizes."""
-        questions = explaining.read_questions(wanted)
-        found: list[Program] = []
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            found += (one for one in map(Program.of, LAYOUT.items(self.root)) if one.main)
+        """Whether a kernel was compiled for a local size: all that PoCL stores of a program's inputs."""
+        asked, launches = self.asked(wanted), wanted.get("local-size", ()) or (b"",)
+        for kernel in map(_text, wanted.get("kernel", ())):
+            for size in map(_local_size, launches):
+                launch = {"local size": f"{kernel} {size}"} if size else {}
+                found = why.compared(self, {**asked, "kernel": kernel, **launch})
+                if found.hit and not size:
+                    told = f"{found.detail}; give local-size=SIZE to ask for a launch"
+                    found = replace(found, verdict=Verdict.NOT_RECORDED, detail=told)
+                yield found
 
-        def wrong(one: Program) -> Problem | None:
-            return next((each for each in self.check(one.files) if each.kind and each.kind.wrong), None)
+    def asked(self, wanted: Wanted) -> Mapping[str, str]:
+        """The version of LLVM."""
+        versions = [re.sub("LLVM ?", "", _text(one)) for one in wanted.get("llvm", ())]
+        if not all(map(_text, wanted.get("kernel") or (b"",))) or len(versions) > 1:
+            raise UsageError(
+                "PoCL does not store a program's inputs, so ask for a kernel by name, and for one LLVM: "
+                "'gpucache inspect --cache pocl --why --want kernel=NAME'"
+            )
+        return dict(zip(("LLVM",), versions, strict=False))
 
-        return (explaining.answer(question, found, wrong) for question in questions)
+    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
+        """Kernels, of the bitcode and compiled ones, with the local sizes that they were compiled for."""
+        found = Program.of(cast("Files", entry.handle))
+        known = (*(found.module.kernels if found.module else ()), *found.folders)
+        launches = [f"{short(one.kernel)} {one.local_size or 'any local size'}" for one in found.variants]
+        return {"kernel": known, "local size": launches, "LLVM": [found.llvm]}
 
     def _now(self, item: Files) -> Program:
         """A program as it is now; raises OSError, FileNotFoundError if it is gone."""
@@ -374,6 +402,18 @@ class Pocl(PoclPlaces, FilesFormat):
                 return not _delete(top, name)
             top.unlink(name)
             return True
+
+
+def _text(raw: bytes) -> str:
+    return printable(raw.decode("utf-8", "surrogateescape").strip())
+
+
+def _local_size(raw: bytes) -> str:
+    """A local size in the form in which an entry has it; raises UsageError."""
+    extents = _text(raw).split("x") if raw else []
+    if not all(one.isdecimal() and len(one) < 10 for one in extents) or len(extents) > 3:
+        raise UsageError(f"{_text(raw)!r} is not a local size; write it as 64x1x1")
+    return "x".join(str(int(one)) for one in (*extents, "1", "1")[:3]) if extents else ""
 
 
 def _holds_program(top: Folder, pair: str) -> bool:

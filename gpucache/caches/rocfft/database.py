@@ -39,7 +39,7 @@ from gpucache.caches.rocfft.locations import MOVE
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe
-from gpucache.units import format_instant, format_size, printable
+from gpucache.units import format_size, printable
 
 TABLE = "cache_v1"
 OLD_TABLE = "stockham_v1"
@@ -268,28 +268,20 @@ def text(value: Value) -> str:
 
 def damage(row: Row) -> str:
     """Why no lookup can find or use a row; empty for a row as rocFFT writes them."""
-    for (name, usual), found in zip(COLUMNS.items(), row.types[:4], strict=False):
-        if found != usual:
-            return f"its {name} is {found} where rocFFT stores {usual}, so no lookup finds it"
-    if max(row.lengths[:3]) > VALUE_BYTES:
-        return f"its key has values of up to {max(row.lengths[:3])} bytes, which rocFFT never makes"
-    try:
-        texts = [value.decode() if isinstance(value, bytes) else "\0" for value in row.primary[:2]]
-    except UnicodeDecodeError:
-        texts = ["\0"]
-    if "\0" in "".join(texts):
-        return "its name or architecture is not text, so no lookup finds it"
-    if row.lengths[2] != SUM_BYTES:
-        return (
-            f"its generator_sum has {row.lengths[2]} bytes where SHA-256 has {SUM_BYTES}, "
-            "so no lookup finds it"
-        )
-    if not row.code_bytes:
-        return (
-            "it has no code: rocFFT treats that as a miss, compiles the kernel at the next run and "
-            "stores it where it may write"
-        )
-    return ""
+    wrong = [
+        f"its {name} is {found} where rocFFT stores {usual}"
+        for (name, usual), found in zip(COLUMNS.items(), row.types[:4], strict=False)
+        if found != usual
+    ]
+    texts = [value.decode(errors="replace") if isinstance(value, bytes) else "" for value in row.primary[:2]]
+    if not wrong and ("\0" in "".join(texts) or "\ufffd" in "".join(texts)):
+        wrong.append("its name or architecture is not text")
+    if not wrong and (row.lengths[2] != SUM_BYTES or max(row.lengths[:2]) > VALUE_BYTES):
+        lengths = ", ".join(map(str, row.lengths[:3]))
+        wrong.append(f"its key has values of {lengths} bytes, of which the last is {SUM_BYTES} in rocFFT's")
+    if wrong:
+        return f"{wrong[0]}, so no lookup finds it"
+    return "" if row.code_bytes else "it has no code: rocFFT compiles the kernel again"
 
 
 _BOUNDED = (
@@ -403,13 +395,8 @@ def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
 
 def row_notes(row: Row) -> Iterator[str]:
     """A harmless oddity of a row; 0 is the value that rocFFT's own export writes."""
-    if row.seconds < 0:
-        yield "its timestamp is before 1970, so it counts as stored when the file last changed"
-    elif row.seconds * _NS > time.time_ns() + 86_400 * _NS:
-        when = format_instant(row.seconds * _NS)
-        yield f"its timestamp {when} is in the future, so it is the last to be evicted"
-    if not isinstance(row.timestamp, int):
-        yield "its timestamp is not a whole number, so it counts as stored when the file last changed"
+    if not isinstance(row.timestamp, int) or not 0 <= row.seconds * _NS <= time.time_ns() + 86_400 * _NS:
+        yield "its timestamp is no time up to now, so its age says nothing to an eviction"
 
 
 def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
@@ -439,51 +426,39 @@ def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
         yield Problem(FindingKind.UNTRUSTED, detail)
     if not file.size_bytes:
         return
-    if not file.database:
-        yield Problem(_CORRUPT, f"it is not an SQLite database: {_DIES}; move it away")
-    elif not file.header:
-        yield Problem(_TRUNCATED, f"it ends inside its header: {_DIES}; move it away")
-    elif not file.page_bytes:
-        yield Problem(_CORRUPT, f"its header has no page size that SQLite knows: {_DIES}; move it away")
-    else:
-        yield from _length_problem(file, beside)
-        if max(file.versions) > WAL:
-            yield Problem(_UNSUPPORTED, "it was written by a newer SQLite than this one")
-        elif file.wal:
-            yield Problem(
-                _UNSUPPORTED,
-                "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it "
-                "('unable to open database file'), and it needs its side files wherever it is copied; run "
-                "'gpucache verify --cache rocfft --repair' once its programs have ended",
-            )
-
-
-def _length_problem(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
-    """The file's size against the pages it claims; a log or journal may contain the rest."""
-    claimed = file.pages * file.page_bytes
-    if beside.get("-wal") or beside.get("-journal"):
-        return
-    least = max(claimed, file.page_bytes)
-    if file.size_bytes < least:
-        yield Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
-    elif claimed and file.size_bytes > claimed:
-        extra = format_size(file.size_bytes - claimed)
-        yield Problem(_LEFTOVER, f"{extra} follow its last page, which SQLite does not read")
+    least = max(file.pages * file.page_bytes, file.page_bytes)
+    logged = beside.get("-wal") or beside.get("-journal")  # which may contain the rest
+    if not (file.database and file.header and file.page_bytes):
+        kind = _TRUNCATED if file.database and not file.header else _CORRUPT
+        yield Problem(kind, f"it is not an SQLite database, or ends inside its header: {_DIES}; move it away")
+    elif max(file.versions) > WAL:
+        yield Problem(_UNSUPPORTED, "it was written by a newer SQLite than this one")
+    elif file.wal:
+        yield Problem(
+            _UNSUPPORTED,
+            "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it, and a copy needs its "
+            "side files; once its programs have ended, run 'gpucache verify --cache rocfft --repair'",
+        )
+    if file.header and file.page_bytes and not logged:
+        if file.size_bytes < least:
+            yield Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
+        elif file.pages and file.size_bytes > least:
+            extra = format_size(file.size_bytes - least)
+            yield Problem(_LEFTOVER, f"{extra} follow its last page, which SQLite does not read")
 
 
 def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Problem]]:
+    name, detail = f"{path.name}-shm", ""
     if strange := stranger(path):
-        detail = "it is not SQLite's, and SQLite would remove it: nothing is changed; move it elsewhere"
-        yield path.with_name(strange), Problem(_LEFTOVER, detail)
-    elif log := beside.get("-wal", 0):
-        detail = (
-            f"{format_size(log)} of changes are not in the database yet: a program has it open or died with "
-            "it; never copy one without the other"
+        name, detail = (
+            strange,
+            "it is not SQLite's, which would remove it: nothing is changed; move it elsewhere",
         )
-        yield Path(f"{path}-wal"), Problem(_LEFTOVER, detail)
-    elif "-shm" in beside:
-        detail = "a program has the database open, or died with it and left this"
-        yield Path(f"{path}-shm"), Problem(_LEFTOVER, detail)
+    elif log := beside.get("-wal", 0):
+        name, detail = f"{path.name}-wal", f"{format_size(log)} of changes are not in the database yet"
+    if detail or "-shm" in beside:
+        more = "" if strange else "a program has the database open or died with it"
+        yield path.with_name(name), Problem(_LEFTOVER, ": ".join(filter(None, (detail, more))))
 
 
 def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
@@ -506,21 +481,21 @@ def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
 
 
 def _misshapen(shape: Shape) -> Iterator[Problem]:
-    if shape.table is Table.OLD:
-        detail = f"it contains the table {OLD_TABLE} of a pre-release, which rocFFT no longer reads"
-        yield Problem(_UNSUPPORTED, detail)
-    elif shape.table is Table.OTHER:
-        detail = f"it is the database of another program, to which rocFFT adds its table {TABLE}; {MOVE}"
-        yield Problem(_UNSUPPORTED, detail)
-    elif shape.table is Table.ODD:
-        yield Problem(_CORRUPT, f"{words(shape.detail)}: {_DIES}")
-    elif shape.table is Table.UNREAD:
-        yield Problem(_UNSUPPORTED, f"{shape.detail}, so its kernels are not shown")
-    elif shape.triggers:
-        detail = "it contains triggers, which rocFFT does not make: a store or removal would run them"
-        yield Problem(_CORRUPT, detail)
-    elif shape.table is Table.OURS and not shape.alone:
-        yield Problem(_UNSUPPORTED, "it contains more than rocFFT's table; rocFFT reads it anyway")
+    kind, detail = {
+        Table.OLD: (
+            _UNSUPPORTED,
+            f"it contains the table {OLD_TABLE} of a pre-release, which rocFFT ignores",
+        ),
+        Table.OTHER: (_UNSUPPORTED, f"it is another program's, to which rocFFT adds its table; {MOVE}"),
+        Table.ODD: (_CORRUPT, f"{words(shape.detail)}: {_DIES}"),
+        Table.UNREAD: (_UNSUPPORTED, f"{shape.detail}, so its kernels are not shown"),
+    }.get(shape.table, (_UNSUPPORTED, ""))
+    if not detail and shape.triggers:
+        kind, detail = _CORRUPT, "it contains triggers, which a store or removal would run"
+    elif not detail and shape.table is Table.OURS and not shape.alone:
+        detail = "it contains more than rocFFT's table; rocFFT reads it anyway"
+    if detail:
+        yield Problem(kind, detail)
 
 
 def _faults(reader: Reader, shape: Shape) -> str:

@@ -11,25 +11,22 @@ nothing: such a row is as old as its file. A lookup is a select by kernel name, 
 colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 """
 
-import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
-from gpucache.answers.why import Reach, Served
+from gpucache.answers.why import Reach
+from gpucache.caches import why
 from gpucache.caches.databases import (
     Reader,
     UnreadableError,
-    creating,
     examine,
     open_reader,
     peek,
@@ -37,17 +34,15 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import SECOND_NS, Check, Clock, Format, HeldError, Item, UnjudgedError
+from gpucache.caches.format import Clock, Format, Item
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
-from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored, Start
+from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
-from gpucache.caches.why import Field, Near, TextsAlike, nearest
+from gpucache.caches.why import Field, TextsAlike
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
-from gpucache.folders import give
-from gpucache.model import KeyField
 from gpucache.payload import describe
 
 FIELDS = {
@@ -57,21 +52,12 @@ FIELDS = {
     "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
 }
 """The fields that an explanation compares; omitted fields are not compared."""
-_WHY = {
-    "arch": "it was compiled for another GPU",
-    "hip_version": "every other HIP version compiles all kernels anew",
-    "generator_sum": "every other build of rocFFT compiles all kernels anew",
-}
 _ALIKE = 0.6
-_NAME_CHARS = 300
 _TABLES = (Table.OURS, Table.OLD, Table.ODD)
 _BELONGS = (
     "the system database belongs to the installation; change it with the package that brought it, or name "
     "another in ROCFFT_RTC_SYS_CACHE_PATH"
 )
-
-_CODE, _ROW, _MODE = "code", "row.json", 0o644
-"""The files of a row on its way, and the mode of a new database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +91,17 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     item = Stored
     together = 500  # programs of rocFFT wait for its commit
-    moving = Moving()
+    moving = Moving(
+        "no rocFFT was seen to hit a row of another machine; copy the database with 'export rocfft'"
+    )
     wanted = FIELDS
+    compared = {
+        "kernel_name": Field(8, TextsAlike(_ALIKE), _ALIKE),
+        "arch": Field(4),
+        "generator_sum": Field(2),
+        "hip_version": Field(),
+    }
+    serves_others = True
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
@@ -193,12 +188,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
             return database.read_code(reader.connection, row, reader.size_bytes)
 
-    def report(self, item: Stored, entry: CacheEntry) -> EntryReport:
-        """The key, the facts in the kernel's name, and the kind of its code."""
-        told = {**item.row.fields, **decode(entry.program)}
-        fields = tuple(KeyField(label, value) for label, value in told.items())
-        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
-
     def unchanged(self, item: Stored) -> bool:
         """Whether the row exists with the values that the scan saw."""
         try:
@@ -214,58 +203,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
         """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
-
-    def facts(self, item: Stored, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """Everything that rocFFT looks a kernel up by besides its name."""
-        told = item.row.fields
-        yield Fact.ARCHITECTURE, told["arch"]
-        yield "HIP", told["hip_version"]
-        yield "rocFFT's generator", told["generator_sum"]
-
-    def files_to_move(self, item: Stored) -> Sequence[PortableFile]:
-        """The code, and the row's key as JSON."""
-        key = json.dumps(item.row.fields, sort_keys=True).encode()
-        return [
-            PortableFile(f"{item.key}/{_CODE}", self.payload(item), _MODE),
-            PortableFile(f"{item.key}/{_ROW}", key, _MODE),
-        ]
-
-    @contextmanager
-    def restoring(self, check: Check) -> Iterator[Start]:
-        """Inserts rows below SQLite's own lock; a database that is missing is made first."""
-        from gpucache.caches.restoring import make_folder, staging  # only pull needs them
-
-        if self.location.role == SYSTEM:
-            raise UnjudgedError("the database belongs to the installation; name another with --cache")
-        make_folder(self.root.parent)
-        with staging(self.root.parent) as below:
-            new = below / self.root.name
-            new.touch(_MODE)
-            give(new)
-            with creating(new) as connection:
-                connection.execute(database.CREATE)
-
-            def restore(entry: PortableEntry) -> Restored:
-                try:
-                    return self._restore(entry, check, new)
-                except CacheUnusableError as error:  # a program has it locked
-                    raise HeldError(str(error)) from error
-
-            yield lambda entry: partial(restore, entry)
-
-    def _restore(self, entry: PortableEntry, check: Check, new: Path) -> Restored:
-        values = _values(entry)
-        old = next(iter([one for one in self.items(entry.key) if one.key == entry.key]), None)
-        if old is not None and check(self, old) is None:
-            return Restored(done=False, present=True)
-        if not os.path.lexists(self.root):
-            with suppress(FileExistsError):
-                os.link(new, self.root)
-        if old is not None and (kept := self.discard(old)) is not None and not kept.gone:
-            return Restored(done=False, reason=f"the entry there is damaged and stays: {kept.reason}")
-        with database.changing(self.root) as connection:
-            done = connection.execute(database.STORE_NEW, (*values, self.now_ns() // SECOND_NS)).rowcount
-        return Restored(done=bool(done), present=not done)
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back if a fifth of them is free."""
@@ -301,58 +238,40 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether lookups would hit; raises UsageError, CacheUnusableError for a locked file."""
-        if not any(wanted.values()):
+        asked = self.asked({name: values for name, values in wanted.items() if name != "kernel_name"})
+        kernels = [{"kernel_name": text(one)} for one in wanted.get("kernel_name", ())]
+        if not (asked or kernels):
             raise UsageError(f"no field is given; give one of {', '.join(FIELDS)}")
-        for name, values in wanted.items():
-            if name != "kernel_name" and len(values) > 1:
-                raise UsageError(f"rocfft looks a kernel up by one {name}; give {name} once")
-        given = {name: text(values[0]) for name, values in wanted.items() if values}
-        kernels = wanted.get("kernel_name") or (None,)
-        return (self._reach(given if one is None else {**given, "kernel_name": text(one)}) for one in kernels)
+        return (self._reach({**kernel, **asked}) for kernel in kernels or [{}])
 
-    def _reach(self, given: Mapping[str, str]) -> Reach:
-        asked = _asked(given)
-        words = ", ".join(f"{label} {value}" for label, value in asked.items())
+    def _reach(self, asked: Mapping[str, str]) -> Reach:
         try:
-            reader = self._reading()
-            if reader is None:
-                return Reach(self.name, words, Verdict.NEVER_BUILT, self._silent())
+            rows = self._reading()
+            wrong = next((one for _, one in self._problems() if one.kind and one.kind.wrong), None)
+            if rows is None and wrong:
+                raise FormatError(f"{self.root}: {wrong.detail}")
+        except (UnreadableError, FormatError) as error:
+            verdict = Verdict.CORRUPT if isinstance(error, FormatError) else Verdict.NOT_CONSULTED
+            return Reach(self.name, ", ".join(asked.values()), verdict, str(error))
+        return why.compared(self, asked)
 
-            def stored(row: Row) -> Mapping[str, str]:
-                whole = given.get("arch") == row.fields["arch"]  # as in a row that keeps the features
-                return {**row.fields, "arch": asked["arch"]} if whole else row.fields
+    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
+        """The key, with the HIP version as people write it."""
+        return {label: (value,) for label, value in entry.fields}
 
-            known = {
-                "kernel_name": Field(8, TextsAlike(_ALIKE), _ALIKE),
-                "arch": Field(4),
-                "generator_sum": Field(2),
-            }
-            with told(self.root):
-                near = nearest(
-                    database.read_rows(reader.connection),
-                    asked,
-                    stored,
-                    known,
-                    lambda row: row_problem(reader.connection, row, reader.size_bytes),
-                )
-        except UnreadableError as error:
-            return Reach(self.name, words, Verdict.NOT_CONSULTED, str(error))
-        except FormatError as error:
-            return Reach(self.name, words, Verdict.CORRUPT, f"{error}; run 'gpucache verify --repair'")
-        verdict, detail = _answer(near, asked)
-        features = given.get("arch", "").removeprefix(asked.get("arch", ""))
-        note = f"; rocFFT leaves {features} out of {given['arch']}" if features else ""
-        differences = near.differences(asked) if near else ()
-        return Reach(self.name, words, verdict, detail + note, differences, near.item.key if near else "")
-
-    def _silent(self) -> str:
-        """Why a valid file has no rows; raises FormatError if that is damage."""
-        wrong = next(
-            (problem for _, problem in self._problems() if problem.kind and problem.kind.wrong), None
-        )
-        if wrong is not None:
-            raise FormatError(f"{self.root}: {wrong.detail}")
-        return f"{self.root} has no kernel yet, so rocFFT compiles at the first run"
+    def asked(self, wanted: Wanted) -> Mapping[str, str]:
+        """The fields as a row has them; rocFFT looks up an architecture up to the first colon."""
+        asked = {name: text(values[0]) for name, values in wanted.items() if values}
+        if twice := next((name for name, values in wanted.items() if len(values) > 1), ""):
+            raise UsageError(f"rocfft looks a kernel up by one {twice}; give {twice} once")
+        if "arch" in asked:
+            asked["arch"] = asked["arch"].partition(":")[0]
+        if "hip_version" in asked:
+            asked["hip_version"] = database.format_hip(database.parse_hip(asked["hip_version"]))
+        total = asked["generator_sum"] = asked.get("generator_sum", "").lower()
+        if total and not re.fullmatch(r"[0-9a-f]{64}", total):
+            raise UsageError(f"{total[:80]!r} is not a generator sum; give SHA-256 as 64 hex digits")
+        return {name: value for name, value in asked.items() if value}
 
     def _problems(self) -> Iterator[tuple[Path, Problem]]:
         try:
@@ -395,30 +314,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             yield opened, database.look_again(opened.connection, item.row)
 
 
-def _values(entry: PortableEntry) -> tuple[str, str, int, bytes, bytes]:
-    """The columns of a row from elsewhere but its time; raises FormatError for one that is not sound."""
-    names = [one.name for one in entry.files]
-    if names != [f"{entry.key}/{_CODE}", f"{entry.key}/{_ROW}"] or {one.mode for one in entry.files} != {
-        _MODE
-    }:
-        raise FormatError("its files are no row of rocFFT's")
-    code = entry.files[0].data
-    try:
-        told = json.loads(entry.files[1].data)
-        name, arch = str(told["kernel_name"]), str(told["arch"])
-        version, total = database.parse_hip(told["hip_version"]), bytes.fromhex(told["generator_sum"])
-    except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
-        raise FormatError(f"its row cannot be parsed ({error})") from None
-    texts = name.encode("utf-8", "surrogateescape"), arch.encode("utf-8", "surrogateescape")
-    lengths = (*map(len, texts), len(total), len(code))
-    row = Row(0, *texts, version, total, 0, tuple(database.COLUMNS.values()), lengths)
-    if row.key != entry.key:
-        raise FormatError("its row has another key")
-    if problem := judged(row, code):
-        raise FormatError(f"it is {problem.kind}: {problem.detail}")
-    return name, arch, version, total, code
-
-
 def _has_table(path: Path) -> bool:
     """Whether a database has the table; its log is read only if the file itself has none."""
     file = examine(path)
@@ -431,79 +326,3 @@ def _has_table(path: Path) -> bool:
         return False
     with told(path), closing(open_reader(path, file)) as reader:
         return read_shape(reader.connection).table in _TABLES
-
-
-def _asked(given: Mapping[str, str]) -> dict[str, str]:
-    """The fields that a lookup compares, as people read them; raises UsageError for impossible values."""
-    asked = {name: given[name] for name in FIELDS if name in given}
-    if "arch" in asked:
-        asked["arch"] = asked["arch"].partition(":")[0]
-    if "hip_version" in asked:
-        asked["hip_version"] = database.format_hip(database.parse_hip(asked["hip_version"]))
-    if "generator_sum" in asked:
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", total := asked["generator_sum"]):
-            raise UsageError(f"{total[:80]!r} is not a generator sum; give SHA-256 as 64 hex digits")
-        asked["generator_sum"] = total.lower()
-    return asked
-
-
-def _answer(near: Near[Row] | None, asked: Mapping[str, str]) -> tuple[Served | Verdict, str]:
-    """The verdict on a lookup, from the row that is nearest to it."""
-    if near is None:
-        detail = "no row is like it, so rocFFT compiles it at the first run that may write to it"
-        return Verdict.NEVER_BUILT, detail
-    if near.wrong is not None:
-        served = near.wrong.kind is FindingKind.MISLABELLED
-        detail = f"the row that matches it all is {near.wrong}; run 'gpucache verify --repair'"
-        return Served.FALSE_HIT if served else Verdict.CORRUPT, detail
-    if not near.differing:
-        return Served.HIT, "a row matches all given fields"
-    if "kernel_name" in near.differing:
-        like = near.stored["kernel_name"][:_NAME_CHARS]
-        return Verdict.KEY_CHANGED, f"no row has that kernel; the likest is {like}"
-    why = "; ".join(_WHY[label] for label in near.differing)
-    what = "the kernel is stored" if "kernel_name" in asked else "the nearest row is"
-    return Verdict.KEY_CHANGED, f"{what} with another {' and '.join(near.differing)}: {why}"
-
-
-_PARTS = tuple(
-    (re.compile(rf"_(?:{pattern})(?=_|\Z)"), label, form)
-    for pattern, label, form in (
-        (r"factors[^_]*((?:_\d+)*)", "factors", "{}"),
-        (r"wgs_(\d+)", "work-group size", "{}"),
-        (r"tpt_(\d+)", "threads per transform", "{}"),
-        (r"ip((?:_[^_]+)?)", "placement", "in place {}"),
-        (r"op((?:_[^_]+){0,2})", "placement", "out of place {}"),
-        (r"len(\d+(?:x\d+)*)", "length", "{}"),
-        (r"dim(\d+)", "dimensions", "{}"),
-        (r"(sb[rc]{2}[^_]*)", "scheme", "{}"),
-        (r"(sp)", "precision", "single"),
-        (r"(dp)", "precision", "double"),
-        (r"(half)", "precision", "half"),
-        (r"(unitstride)", "strides", "unit"),
-        (r"([^_]*)", "other parts", "{}"),
-    )
-)
-"""The parts of rocFFT's Stockham kernels' names, as ``rtc_stockham_gen.cpp`` composes them."""
-_DIRECTIONS = {"fwd": "forward", "back": "backward", "inv": "backward"}
-_LONGEST = 2048
-
-
-def decode(name: str) -> Mapping[str, str]:
-    """The facts in a kernel's name, by label, for people; empty for a name that is not a Stockham kernel's.
-
-    The cache compares the whole name: an unknown part is shown unchanged.
-    """
-    begin = re.match(r"fft_rtc_(fwd|back|inv)(?=_)", name[:_LONGEST])
-    if begin is None:
-        return {}
-    shown: dict[str, list[str]] = {"direction": [_DIRECTIONS[begin[1]]]}
-    place = begin.end()
-    while place < min(len(name), _LONGEST):
-        found = ((one.match(name, place, _LONGEST), label, form) for one, label, form in _PARTS)
-        match, label, form = next(part for part in found if part[0])
-        assert match is not None
-        words = match[1].strip("_").replace("_", "x" if label == "factors" else " ")
-        shown.setdefault(label, []).append(form.format(words))
-        place = match.end()
-    return {label: " ".join(values) for label, values in shown.items()}

@@ -17,13 +17,12 @@ def _ask(root: Path, **wanted: bytes) -> Reach:
     return reach
 
 
-@pytest.mark.parametrize("size", [b"16x1x1", b"16", b"16,1,1", b" 16x1 "])
+@pytest.mark.parametrize("size", [b"16x1x1", b"16", b" 16x1 "])
 def test_a_compiled_launch_is_a_hit(tmp_path: Path, size: bytes) -> None:
-    """A kernel that is there for a local size is a hit, with what it is limited to and what is not known."""
+    """A kernel that is there for a local size is a hit, with what is not known."""
     build.program(tmp_path)
     reach = _ask(tmp_path, kernel=b"vecadd", local_size=size)
     assert (reach.verdict, reach.hit) == (Served.HIT, True)
-    assert "16x1x1 (global offset 0, small grids only)" in reach.detail
     assert "stores no source and no options" in reach.detail
 
 
@@ -32,7 +31,6 @@ def test_a_kernel_alone_is_no_launch(tmp_path: Path) -> None:
     build.program(tmp_path)
     reach = _ask(tmp_path, kernel=b"vecadd")
     assert reach.verdict is Verdict.NOT_RECORDED
-    assert "compiled for 16x1x1" in reach.detail
     assert "local-size" in reach.detail
 
 
@@ -42,8 +40,7 @@ def test_another_local_size_is_a_changed_field(tmp_path: Path) -> None:
     reach = _ask(tmp_path, kernel=b"vecadd", local_size=b"64")
     assert reach.verdict is Verdict.KEY_CHANGED
     [difference] = reach.differences
-    assert (difference.label, difference.right) == ("local size", "64x1x1")
-    assert "first launch" in reach.detail
+    assert (difference.label, difference.right) == ("local size", "vecadd 64x1x1")
 
 
 def test_a_kernel_that_was_never_launched_is_known_from_the_program(tmp_path: Path) -> None:
@@ -52,7 +49,7 @@ def test_a_kernel_that_was_never_launched_is_known_from_the_program(tmp_path: Pa
     (folder / "program.bc").write_bytes(bitcode(["vecadd", "idle"]))
     reach = _ask(tmp_path, kernel=b"idle", local_size=b"16")
     assert reach.verdict is Verdict.KEY_CHANGED
-    assert "any launch" in reach.detail
+    assert [one.label for one in reach.differences] == ["local size"]
 
 
 def test_another_llvm_is_a_changed_field(tmp_path: Path) -> None:
@@ -66,11 +63,11 @@ def test_another_llvm_is_a_changed_field(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kernel_was_never_built(tmp_path: Path) -> None:
-    """A name that no program has is told so, and that removals leave no record."""
+    """A name that no program has was never built, or is gone."""
     build.program(tmp_path)
     reach = _ask(tmp_path, kernel=b"scan")
     assert reach.verdict is Verdict.NEVER_BUILT
-    assert "does not record" in reach.detail
+    assert "or was removed" in reach.detail
 
 
 def test_a_damaged_kernel_is_no_hit(tmp_path: Path) -> None:
@@ -106,8 +103,7 @@ def test_kernels_and_sizes_are_asked_for_together(tmp_path: Path) -> None:
         ({"source": (b"x",)}, "ask for kernel, local-size, llvm"),
         ({"kernel": (b"a",), "local-size": (b"64x",)}, "not a local size"),
         ({"kernel": (b"a",), "local-size": (b"\xff\x1b",)}, "not a local size"),
-        ({"kernel": (b"a",), "llvm": (b"new",)}, "not a version"),
-        ({"kernel": (b"a",), "llvm": (b"15", b"16")}, "give it once"),
+        ({"kernel": (b"a",), "llvm": (b"15", b"16")}, "one LLVM"),
     ],
 )
 def test_a_question_that_means_nothing_is_refused(

@@ -47,24 +47,21 @@ def test_what_is_not_given_is_not_compared(tmp_path: Path, name: str) -> None:
     assert reach.hit
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx90a:sramecc+:xnack-"])
-def test_what_follows_the_architecture_is_left_out(tmp_path: Path, arch: str) -> None:
-    """An architecture with features is looked up without them, or with them where a row has them."""
-    reach = ask(database(tmp_path / "c.db", [row(arch=arch, data=code())]), arch=b"gfx90a:sramecc+:xnack-")
-    assert reach.hit
-    assert ":sramecc+:xnack-" in reach.detail
+def test_what_follows_the_architecture_is_left_out(tmp_path: Path) -> None:
+    """An architecture with features is looked up without them."""
+    assert ask(database(tmp_path / "c.db", [row()]), arch=b"gfx90a:sramecc+:xnack-").hit
 
 
 @pytest.mark.parametrize(
-    ("values", "label", "stored", "words"),
+    ("values", "label", "stored"),
     [
-        (row(arch="gfx908"), "arch", "gfx908", "another GPU"),
-        (row(version=60141133), "hip_version", "6.1.41133", "other HIP version"),
-        (row(total=bytes(32)), "generator_sum", "00" * 32, "other build of rocFFT"),
+        (row(arch="gfx908"), "arch", "gfx908"),
+        (row(version=60141133), "hip_version", "6.1.41133"),
+        (row(total=bytes(32)), "generator_sum", "00" * 32),
     ],
 )
 def test_the_value_in_the_way_is_named(
-    tmp_path: Path, values: tuple[object, ...], label: str, stored: str, words: str
+    tmp_path: Path, values: tuple[object, ...], label: str, stored: str
 ) -> None:
     """Of the nearest row the one value that differs is reported, with what is stored and what is wanted."""
     path = database(tmp_path / "c.db", [values, row(OTHER)])  # type: ignore[list-item]
@@ -72,7 +69,6 @@ def test_the_value_in_the_way_is_named(
     wanted = {"arch": "gfx90a", "hip_version": "6.2.41133", "generator_sum": SUM.hex()}[label]
     assert reach.verdict == "key-changed"
     assert reach.differences == (Difference(label, stored, wanted),)
-    assert words in reach.detail
     assert reach.nearest
 
 
@@ -89,7 +85,7 @@ def test_the_likest_kernel_is_told(tmp_path: Path) -> None:
     reach = ask(path)
     assert reach.verdict == "key-changed"
     assert [item.label for item in reach.differences] == ["kernel_name"]
-    assert "tpt_4" in reach.detail
+    assert "tpt_4" in str(reach.differences[0].left)
 
 
 def test_nothing_like_it_was_never_built(tmp_path: Path) -> None:

@@ -59,69 +59,69 @@ def _without_index_entry(path: Path) -> None:
     path.write_bytes(data)
 
 
-_DAMAGES: dict[str, tuple[Callable[[Path], object], list[tuple[str, str, str]], int]] = {
+_DAMAGES: dict[str, tuple[Callable[[Path], object], list[tuple[str, str]], int]] = {
     "junk": (
         lambda path: path.write_bytes(b"junk" * 1000),
-        [("c.db", "corrupt", "rocfft_setup ends the program")],
+        [("c.db", "corrupt")],
         0,
     ),
     "no page size": (
         lambda path: _written_over(path, 16, b"\0\3"),
-        [("c.db", "corrupt", "no page size that SQLite knows")],
+        [("c.db", "corrupt")],
         0,
     ),
     "longer than its pages": (
         lambda path: _written_over(path, 1 << 20, bytes(5000)),
-        [("c.db", "leftover", "follow its last page")],
+        [("c.db", "leftover")],
         1,
     ),
     "a page written over": (
         lambda path: _written_over(path, 2 * 4096, bytes(4096), _MANY[:100]),
-        [("c.db", "corrupt", "contradict")],
+        [("c.db", "corrupt")],
         100,
     ),
-    "no first page": (lambda path: _written_over(path, 100, b"\xff"), [("c.db", "corrupt", "malformed")], 0),
+    "no first page": (lambda path: _written_over(path, 100, b"\xff"), [("c.db", "corrupt")], 0),
     "a schema that is no text": (
         lambda path: execute(database(path, [row()]), "PRAGMA writable_schema=ON", _NO_TEXT),
-        [("c.db", "corrupt", "cannot be read as a database")],
+        [("c.db", "corrupt")],
         0,
     ),
-    "a row that the index lacks": (_without_index_entry, [("c.db", "corrupt", "missing from index")], 2),
+    "a row that the index lacks": (_without_index_entry, [("c.db", "corrupt")], 2),
     "write-ahead mode": (
         lambda path: database(path, [row()], wal=True),
-        [("c.db", "unsupported", "unable to open database file")],
+        [("c.db", "unsupported")],
         1,
     ),
     "a log": (
         lambda path: dead_wal(path, [row()]),
         [
-            ("c.db", "unsupported", "verify --cache rocfft --repair"),
-            ("c.db-wal", "leftover", "never copy one"),
+            ("c.db", "unsupported"),
+            ("c.db-wal", "leftover"),
         ],
         1,
     ),
     "the index of a log": (
         lambda path: Path(f"{database(path, [row()])}-shm").write_bytes(bytes(32768)),
-        [("c.db-shm", "leftover", "died with it")],
+        [("c.db-shm", "leftover")],
         1,
     ),
     "the journal of a dead writer": (
         lambda path: hot_journal(path, _MANY),
-        [("c.db-journal", "leftover", "rolls it back")],
+        [("c.db-journal", "leftover")],
         300,
     ),
     "one of a writer that was adding": (
         lambda path: hot_journal(path, _MANY, f"INSERT INTO cache_v1 {_ADDING}"),
-        [("c.db-journal", "leftover", "rolls it back")],
+        [("c.db-journal", "leftover")],
         300,
     ),
     "a log without its database": (
         lambda path: Path(f"{path}-wal").write_bytes(b"log"),
-        [("c.db-wal", "orphan", "its database is gone")],
+        [("c.db-wal", "orphan")],
         0,
     ),
-    "a folder": (lambda path: path.mkdir(), [("c.db", "misplaced", "cannot keep its kernels")], 0),
-    "a link to itself": (lambda path: path.symlink_to(path), [("c.db", "misplaced", "cannot keep")], 0),
+    "a folder": (lambda path: path.mkdir(), [("c.db", "misplaced")], 0),
+    "a link to itself": (lambda path: path.symlink_to(path), [("c.db", "misplaced")], 0),
 }
 
 
@@ -131,9 +131,8 @@ def test_what_is_wrong_with_a_file_is_told_once(tmp_path: Path, name: str) -> No
     make, expected, rows = _DAMAGES[name]
     make(tmp_path / "c.db")
     found = file_findings(tmp_path / "c.db")
-    assert [(one.entry, one.kind) for one in found] == [(entry, kind) for entry, kind, _ in expected]
-    for one, (_, _, words) in zip(found, expected, strict=True):
-        assert words in one.detail and one.detail.isprintable()
+    assert [(one.entry, one.kind) for one in found] == expected
+    assert all(one.detail.isprintable() for one in found)
     entries = list(opened(tmp_path / "c.db").scan())
     assert len(entries) == rows and all(one.created_ns > 0 for one in entries)
     assert row_findings(tmp_path / "c.db") == []

@@ -14,7 +14,6 @@ from gpucache.caches.databases import words
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import misfit
 from gpucache.caches.rocfft.export import image, merge, restore
-from gpucache.caches.rocfft.format import decode
 from gpucache.errors import GpucacheError
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, Values, code, database, dead_wal, hot_journal, opened, row
@@ -130,15 +129,6 @@ def test_code_of_any_bytes(data: bytes, cut: int, arch: str) -> None:
     for content in (data, code()[: cut * 8] + data):
         assert describe(content).kind
         misfit(content, arch)
-
-
-@_QUIET
-@given(st.text(alphabet="fft_rtclenbackwdsimpo0123456789xgdh", max_size=100))
-def test_names_of_any_text(name: str) -> None:
-    """Any name is taken apart without an error, and no part of it is lost."""
-    told = decode(f"fft_rtc_fwd_{name}")
-    assert told["direction"] == "forward"
-    decode(name)
 
 
 def test_what_sqlite_says_is_made_printable() -> None:

@@ -51,7 +51,7 @@ def read_all(path: Path) -> int:
 
 def test_a_row_becomes_an_entry(tmp_path: Path) -> None:
     """An entry has the kernel's name, its architecture, its readable key, and the time of its store; its key
-    is SHA-256 over the four values, each behind its length, and its report takes the name apart."""
+    is SHA-256 over the four values, each behind its length."""
     cache = opened(database(tmp_path / "c.db", [row()]))
     (entry,) = cache.scan()
     assert (entry.program, entry.target, entry.artifact_kind) == (KERNEL, "hip:gfx90a", "amdgpu")
@@ -66,7 +66,7 @@ def test_a_row_becomes_an_entry(tmp_path: Path) -> None:
     assert entry.key == hashlib.sha256(framed).hexdigest()
     report = cache.report(entry)
     told = [(field.label, field.value) for field in report.key_fields]
-    assert told[:4] == list(own.items()) and ("factors", "8x8") in told
+    assert set(own.items()) <= set(told)
     assert dict(report.payload)["architecture"] == "gfx90a"
 
 

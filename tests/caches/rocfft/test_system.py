@@ -8,8 +8,7 @@ import pytest
 from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import misfit
-from gpucache.caches.rocfft.format import decode
-from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
+from tests.caches.rocfft.build import code, database, row
 from tests.unprivileged import as_nobody, needs_root
 
 SYSTEM = of_others("rocfft")
@@ -84,26 +83,6 @@ def test_a_read_only_folder_is_told_in_one_sentence(tmp_path: Path, monkeypatch:
 def test_tracing_is_the_bit_of_the_compile_log() -> None:
     """Bit 32 of rocFFT's layers logs runtime compilation."""
     assert SYSTEM.tracing == {"ROCFFT_LAYER": "32"}
-
-
-def test_names_are_taken_apart() -> None:
-    """A Stockham kernel's name reports its transform; what is unknown is shown as it stands."""
-    assert decode(KERNEL) == {
-        "direction": "forward",
-        "length": "64",
-        "factors": "8x8",
-        "work-group size": "64",
-        "threads per transform": "8",
-        "other parts": "halfLds dirReg",
-        "dimensions": "1",
-        "precision": "single",
-        "placement": "in place CI",
-        "strides": "unit",
-        "scheme": "sbrr",
-    }
-    assert decode(OTHER)["placement"] == "out of place CI CI"
-    assert decode("fft_rtc_fwd_len8x4_wgs_tpt")["other parts"] == "wgs tpt"
-    assert decode("transpose_rtc") == {}
 
 
 def test_code_for_a_family_of_processors_fits_each_of_them() -> None:
