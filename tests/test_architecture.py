@@ -73,6 +73,7 @@ _CLI = frozenset(
         "caches.registry",
         "store.directory",
         "store.interface",
+        "store.tag",
     }
 )
 

@@ -85,12 +85,12 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
             raise
         settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:
-        own = settings.root if not (settings.disabled or settings.log) else None  # else the server says it
-        roots = [str(root) for root in (own, *settings.system_dirs)] if own else []
+        is_light = not (settings.disabled or settings.log)  # else the server says it
+        own, systems = str(settings.root or ""), [*map(str, settings.system_dirs)]
         say = given().say  # silent with --json, whose document is on standard error
         running = Running(
             command,
-            joined(roots),
+            joined(own, systems) if is_light else "",
             given().root,
             misspelt,
             lambda told: say(f"gpucache: {told}"),

@@ -6,8 +6,9 @@ every command waits for that. Must not know options: ``run`` does.
 """
 
 # Paths are text, as in variables.
-# ruff: noqa: PTH100, PTH111, PTH118, PTH119
+# ruff: noqa: PTH100, PTH102, PTH103, PTH111, PTH118, PTH119, PTH120
 
+import errno
 import os
 import stat
 import sys
@@ -33,6 +34,7 @@ _JOURNAL_CAP = 1 << 20
 _PLAIN = frozenset(
     {
         "GPUCACHE_DIR",
+        "GPUCACHE_SYSTEM_DIRS",
         "GPUCACHE_REMOTE",
         "GPUCACHE_REMOTE_WRITE",
         "GPUCACHE_REMOTE_TIMEOUT_MS",
@@ -54,29 +56,40 @@ def is_plain(arguments: "Sequence[str]") -> bool:
 
 
 def plain_roots() -> str:
-    """The place of the index for a plain command, as settings find it."""
+    """The roots that answer a plain command, as settings find them."""
     caches = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
     root = os.environ.get("GPUCACHE_DIR") or os.path.join(caches, "gpucache")
-    return joined(
-        [os.path.abspath(root)] if root.startswith(("/", ".")) or "GPUCACHE_DIR" in os.environ else []
-    )
+    own = root.startswith(("/", ".")) or "GPUCACHE_DIR" in os.environ
+    systems = os.environ.get("GPUCACHE_SYSTEM_DIRS", "").split(os.pathsep)
+    return joined(os.path.abspath(root) if own else "", [os.path.abspath(one) for one in systems if one])
 
 
-def joined(roots: "Sequence[str]") -> str:
-    """Roots as libraries read them; empty if a colon in one makes them ambiguous."""
+def joined(own: str, systems: "Sequence[str]") -> str:
+    """Roots as libraries read them, the user's first; empty if a colon in one makes them ambiguous."""
+    roots = (own, *systems)
     return "" if any(":" in root for root in roots) else ":".join(roots)
 
 
 def note_hits(roots: str, command: str, hits: int) -> bool:
     """Append a process's hits to the journal below the first root; whether nothing else remains to be done.
 
-    Does the same as the journal's module without its imports, in the simple case: the file exists, is ours
-    and need not be rotated, and the name needs no escaping.
+    Does the same as the journal's module without its imports, in the simple case: the file exists, or its
+    root does not, it is ours and need not be rotated, and the name needs no escaping.
     """
-    path = os.path.join(roots.partition(":")[0], "v1", "journal", "misses.jsonl")
+    root = roots.partition(":")[0]
+    path = os.path.join(root, "v1", "journal", "misses.jsonl")
+    if not root:
+        return True
     if not (command.isascii() and command.isprintable()) or set(command) & set('"\\'):
         return False
     line = f'{{"kind":"process","when_ns":{time.time_ns()},"command":"{command}","pid":{os.getpid()},'
+    try:
+        if not os.path.lexists(root):
+            _make_journal(root, path)
+    except (PermissionError, FileExistsError) as error:
+        return isinstance(error, PermissionError)
+    except OSError as error:
+        return error.errno == errno.EROFS
     try:
         # Without O_NONBLOCK a FIFO would wait for its other end.
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -93,6 +106,20 @@ def note_hits(roots: str, command: str, hits: int) -> bool:
     except OSError:
         return False
     finally:
+        os.close(fd)
+
+
+def _make_journal(root: str, path: str) -> None:
+    """Make a private root with an empty journal, as the store does; raises OSError."""
+    from gpucache.store.tag import TAG_NAME, TAG_TEXT
+
+    folder = os.path.dirname(path)
+    os.makedirs(os.path.dirname(root), 0o700, exist_ok=True)
+    for each in (root, os.path.dirname(folder), folder):
+        os.mkdir(each, 0o700)
+    for file, text in ((os.path.join(root, TAG_NAME), TAG_TEXT), (path, b"")):
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(fd, text)
         os.close(fd)
 
 

@@ -162,7 +162,11 @@ def warm(
             _check_fleet(run, recordings, profiles, targets, store)
             return
         elif recordings:
-            outcomes = warm_recordings(run, recordings, targets)
+            outcomes, found, devices = warm_recordings(run, recordings, targets)
+            if not check and run.cluster is None:
+                from gpucache.serve.recorded_questions import keep_rows
+
+                keep_rows(run.open_stores(settings), found, devices, targets)
         else:
             outcomes = _warm_programs(run, read_programs(named), targets, next(iter(profiles), None))
     summary = summarise_warm(outcomes)

@@ -299,38 +299,39 @@ static int is_what_is_loaded(int fd, const char *path, const struct stat *status
 
 /* ---- files ---- */
 
-/* A file: its value is empty if it only has to exist; in a layer its size, its time, its content. There, of a
-   header (F) the content counts; a compiler's library (S) or other file (B) need not be read if its time is
-   the same. In a root a value is a stamp, or a stamp and the sum of the whole file. */
+/* A file: its value is empty if it only has to exist; of a library with a build id (I) it is that; where a machine's
+   own stamps mean nothing, its size and its content, of a compiler's library (S) blocks of it. In rows for one
+   machine a value is a stamp, or a stamp and the sum of the whole file. */
 static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
     struct stat status;
-    unsigned char mark[40];
+    const unsigned char *value = one->value.at;
     int fd = open_above(AT_FDCWD, path, 0), same = 0;
     *what = "cannot be read";
     if (fd < 0) return 0;
     int regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
     if (regular && !one->value.size) same = 1;
-    if (regular && (one->value.size == STAMP || one->value.size == STAMP_AND_SUM)) {
+    if (regular && one->kind != 'I' && (one->value.size == STAMP || one->value.size == STAMP_AND_SUM)) {
         *what = "has changed";
         same = is_as_it_was(one, fd, &status);
     }
-    if (regular && one->value.size == 24) {
-        const unsigned char *value = one->value.at;
-        uint64_t size = (uint64_t)status.st_size, sum;
-        uint64_t time = (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec;
-        uint64_t inode = (uint64_t)status.st_ino, device = (uint64_t)status.st_dev;
-        memcpy(mark, value, 24);
-        memcpy(mark + 24, &inode, 8);
-        memcpy(mark + 32, &device, 8);
-        uint64_t mine = digest(mark, sizeof mark, time) | 1;
+    if (regular && one->kind == 'I') {
+        unsigned char id[ID];
+        *what = "is another build";
+        same = one->value.size && id_of_file(fd, id) == one->value.size && !memcmp(id, one->value.at, one->value.size);
+    }
+    if (regular && one->kind != 'I' && one->value.size == 24) {
+        uint64_t now[] = {status.st_dev, status.st_ino, (uint64_t)status.st_mtim.tv_sec,
+                          (uint64_t)status.st_mtim.tv_nsec, (uint64_t)status.st_ctim.tv_sec,
+                          (uint64_t)status.st_ctim.tv_nsec};
+        uint64_t size = (uint64_t)status.st_size, sum, mine = digest(now, sizeof now, digest(value, 24, 0)) | 1;
         *what = "has changed";
         same = size == number_at(value);
-        if (same && (one->kind == 'F' || (time != number_at(value + 8) && !is_known(mine, 0)))) {
+        if (same && (one->kind == 'F' || !is_known(mine, 0))) {
             same = digest_file(fd, size, one->kind == 'S', &sum) && sum == number_at(value + 16);
             if (same && one->kind != 'F') is_known(mine, 1);
         }
     }
-    if (same && one->kind == 'S' && !is_what_is_loaded(fd, path, &status)) {
+    if (same && (one->kind == 'S' || one->kind == 'I') && !is_what_is_loaded(fd, path, &status)) {
         *what = "is not the build that this process has loaded";
         same = 0;
     }
@@ -557,7 +558,7 @@ static int holds(const struct question *question, const struct condition *one, s
                  char why[WHY_SIZE]) {
     char folder[PATH_MAX];
     switch (one->kind) {
-    case 'F': case 'S': case 'B': case 'A': case 'D': case 'L': case 'R': case 'O':
+    case 'F': case 'S': case 'I': case 'B': case 'A': case 'D': case 'L': case 'R': case 'O':
         return path_holds(question, one, seen, why);
     case 'E': return variables_hold(question, one, why);
     case 'P': return is_in_no_path(question, one->text, why);

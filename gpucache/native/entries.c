@@ -79,7 +79,8 @@ int open_below(int root, const char *folder, const char *group, const char *name
     return -1;
 }
 
-/* Header, head and detail of an open file: whether they are sound and match the reference. */
+/* Header, head and detail of an open file: 1 if they are sound and match the reference, -1 if another entry is under
+   its key, else 0. */
 static int is_described(struct entry *entry, const struct reference *reference, uint64_t size) {
     unsigned char header[HEADER], sum[16], *front;
     if (size < HEADER || !read_at(entry->fd, header, HEADER, 0)) return 0;
@@ -90,7 +91,8 @@ static int is_described(struct entry *entry, const struct reference *reference, 
     if (head > HEAD_CAP || detail > DETAIL_CAP || total > TOTAL_CAP || total != size) return 0;
     entry->at = (HEADER + head + detail + 63) / 64 * 64;
     if (entry->at > total || total - entry->at != entry->size || entry->size > WIRE_MAX_BYTES) return 0;
-    if (memcmp(header + 48, reference->key, 32) || memcmp(header + 80, reference->sum, 16)) return 0;
+    if (memcmp(header + 48, reference->key, 32)) return 0;
+    if (memcmp(header + 80, reference->sum, 16)) return -1;
     memcpy(entry->sum, header + 96, 16);
     if (!(front = malloc(entry->at))) return 0;
     memcpy(front, header, CHECKED);
@@ -118,7 +120,8 @@ int entry_open(const char *roots, const struct reference *reference, struct entr
         *entry = (struct entry){.fd = root < 0 ? -1 : open_below(root, "entries", group, name, &status)};
         if (root >= 0) close(root);
         if (entry->fd < 0) continue;
-        if (is_described(entry, reference, (uint64_t)status.st_size)) {
+        int described = is_described(entry, reference, (uint64_t)status.st_size);
+        if (described > 0) {
             int64_t used = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
             struct timespec now;
             clock_gettime(CLOCK_REALTIME, &now);
@@ -128,7 +131,7 @@ int entry_open(const char *roots, const struct reference *reference, struct entr
             return 1;
         }
         close(entry->fd);
-        return 0; /* the next root may have another, but a fault of this one must be reported */
+        if (!described) return 0; /* the next root may have another, but a fault of this one must be reported */
     }
     return 0;
 }

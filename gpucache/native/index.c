@@ -204,19 +204,15 @@ static int open_layer(struct index *index, char why[WHY_SIZE]) {
     return sound;
 }
 
-/* Open the file of a question in the first of some roots: 1, or 0. */
-static int open_row(struct index *index, const char *all, int writable, uint64_t of_question) {
+/* Open the file of a question in one of a root's two directories of them: 1, or 0. */
+static int open_row(struct index *index, int root, const char *place, uint64_t of_question) {
     char file[16 + sizeof ".idx"];
     struct stat status;
-    snprintf(file, sizeof file, "%016llx.idx", (unsigned long long)of_question);
-    const char *rest = all;
-    int root = open_root(&rest);
-    int fd = root < 0 ? -1 : open_below(root, "index", NULL, file, &status);
-    if (root >= 0) close(root);
-    *index = (struct index){.fd = fd, .roots = all, .may_write = writable};
-    if (fd < 0) return 0;
+    snprintf(file, sizeof file, "%016llx.%s", (unsigned long long)of_question, *place == 'i' ? "idx" : "row");
+    index->fd = open_below(root, place, NULL, file, &status);
+    if (index->fd < 0) return 0;
     if (begin_index(index, (uint64_t)status.st_size)) return 1;
-    close(fd);
+    close(index->fd);
     return 0;
 }
 
@@ -542,20 +538,47 @@ static void name_source(const struct question *question, size_t source, char tit
     snprintf(title, TITLE_SIZE, "a source of %zu bytes", is.size);
 }
 
+/* The answer of the roots, one after another: the own one also has rows for its machine alone, which are
+   compared faster. */
+static int search_roots(const struct question *question, const char *all, int writable, uint64_t of_source,
+                        uint64_t of_question, struct wire_reply *reply, char why[WHY_SIZE]) {
+    static const char *const places[] = {"rows", "index"};
+    struct index index = {.roots = all, .may_write = writable};
+    const char *rest = all;
+    int answered = 0;
+    for (int own = 1; *rest && !answered; own = 0) {
+        int root = open_root(&rest);
+        for (int place = own; root >= 0 && !answered && place >= 0; place--) {
+            if (!open_row(&index, root, places[place], of_question)) continue;
+            answered = search(question, &index, of_source, of_question, reply, why);
+            close(index.fd);
+        }
+        if (root >= 0) close(root);
+    }
+    return answered;
+}
+
+static int search_layer(const struct question *question, uint64_t of_source, uint64_t of_question,
+                        struct wire_reply *reply, char why[WHY_SIZE]) {
+    struct index index;
+    if (!open_layer(&index, why)) return 0;
+    int answered = search(question, &index, of_source, of_question, reply, why);
+    close(index.fd);
+    return answered;
+}
+
 static int answer(const char *all, int writable, enum wire_kind kind, const struct wire_bytes *fields, size_t count,
                   struct wire_reply *reply) {
     struct question question = {kind, fields, count, start};
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     char why[WHY_SIZE] = "";
     uint64_t of_source, of_question;
-    struct index index;
     int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (!*all && (kind == WIRE_PART || kind == WIRE_LINK));
     if (!known || count <= source) return 0;
     int kept = errno;
     find_digests(&question, &of_source, &of_question);
-    int opened = *all ? open_row(&index, all, writable, of_question) : open_layer(&index, why);
-    int answered = opened && search(&question, &index, of_source, of_question, reply, why);
-    if (opened) close(index.fd);
+    int answered = *all ? search_roots(&question, all, writable, of_source, of_question, reply, why)
+                        : search_layer(&question, of_source, of_question, reply, why);
     if (!answered && tells) {
         char title[TITLE_SIZE];
         name_source(&question, source, title);

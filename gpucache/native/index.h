@@ -2,8 +2,8 @@
 
    gpucache/serve/index.py writes and describes such a file. There are two places for them:
    GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all.
-   GPUCACHE_RUN_ROOTS names roots of gpucache's own store, in the first of which each question has a separate
-   file; the payloads of its answers are in entries of any of these roots.
+   GPUCACHE_RUN_ROOTS names roots of gpucache's own store, in which each question has a separate file; the payloads
+   of its answers are in entries of any of these roots. The first root also has files for its machine alone.
 
    A file is opened for each question and closed again, and replaced as a whole, so that no descriptor, lock
    or mapping is kept. It is read only if this user or root owns it and no other user can write to it. */
@@ -32,13 +32,20 @@ enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_
 
 int is_true(const char *value); /* of a variable that is yes or no */
 
-/* Whether the first root of a run has an index. If it has none, the server is needed for certain, and may get
-   ready while the program starts. In this header, because its caller uses nothing else of the index. */
+/* Whether any root of a run has answers. If none has, the server is needed for certain, and may get ready while
+   the program starts. In this header, because its caller uses nothing else of the index. */
 static inline int index_is_there(void) {
-    char path[4096];
+    static const char *const places[] = {"index", "rows"};
     const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
-    int size = all ? snprintf(path, sizeof path, "%.*s/v1/index", (int)strcspn(all, ":"), all) : 0;
-    return size > 0 && (size_t)size < sizeof path && !access(path, F_OK);
+    for (int length; all && *all; all += length + (all[length] == ':')) {
+        char path[4096];
+        length = (int)strcspn(all, ":");
+        for (int i = 0; i < 2; i++) {
+            int size = snprintf(path, sizeof path, "%.*s/v1/%s", length, all, places[i]);
+            if (length && size > 0 && (size_t)size < sizeof path && !access(path, F_OK)) return 1;
+        }
+    }
+    return 0;
 }
 
 /* Read the variable that names the index, of a layer or of a run: whether there is one to ask. */

@@ -7,7 +7,7 @@ build, and neither order nor repetition changes it. The types say what a line of
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, reduce
 from typing import Annotated
@@ -123,6 +123,20 @@ class Call:
     """The include directories as the program gave them."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Question:
+    """A build as its program asked its compiler for it, without what differs from process to process."""
+
+    kind: Number
+    """The kind of the request, as libraries in programs send it."""
+    directory: Text
+    """The current directory."""
+    fields: Texts
+    """The fields of the request in their order; those of the process, and the source, are empty."""
+    source: Digest
+    """SHA-256 of the source, byte by byte."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The observations of one build, by any process at any time."""
@@ -139,6 +153,8 @@ class Seen:
     """Where its tree of headers was: a build that embeds paths hits only there. OpenCL only."""
     calls: Annotated[frozenset[Call], Meta(max_length=LIST_CAP)] = frozenset()
     """The same of a program that called NVRTC itself."""
+    questions: Annotated[frozenset[Question], Meta(max_length=LIST_CAP)] = frozenset()
+    """How programs asked for it. A build for several devices is one question, kept with the first."""
     first: tuple[Number, Annotated[str, Meta(max_length=4 * COMMAND_CAP, pattern=WHOLE)]] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
@@ -152,8 +168,13 @@ class Seen:
             self.refused or other.refused,
             self.roots | other.roots,
             self.calls | other.calls,
+            self.questions | other.questions,
             min(firsts, default=None),
         )
+
+    def blobs(self) -> Iterator[str]:
+        """The digests of the sources as they were asked for."""
+        yield from (question.source for question in self.questions)
 
     @property
     def failed(self) -> bool:

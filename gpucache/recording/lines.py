@@ -7,7 +7,7 @@ A line is a JSON object in ASCII, of at most ``LINE_CAP`` bytes with its newline
 
 ``build`` has the fields of ``RecordedBuild``, and ``seen`` those of ``Seen``. The second form adds to a build
 that the same file names. A line that cannot be parsed in full is damaged: it is reported, and skipped. Older
-lines have no ``calls`` in ``seen``.
+lines have no ``calls`` and no ``questions`` in ``seen``, and older versions ignore them.
 """
 
 import json
@@ -36,7 +36,7 @@ LINE_CAP = 16 << 20
 """Bytes of one line: a closure of 20,000 headers takes about half."""
 _VERSION_KEY = "gpucache recording"
 _BACKENDS = {Language.OPENCL_C: "opencl", Language.CUDA_CPP: "cuda"}
-_LATER = {"calls", "first"}
+_LATER = {"calls", "questions", "first"}
 """Fields that older lines do not have."""
 _FOUND = r"\A[0-9a-f]{64}( in memory)?\Z"
 _FORMS = {
@@ -136,5 +136,6 @@ def _seen_values(seen: Seen) -> dict[str, object]:
         "refused": seen.refused,
         "roots": sorted(seen.roots),
         "calls": [asdict(call) for call in sorted(seen.calls)],
+        "questions": [asdict(question) for question in sorted(seen.questions)],
         "first": seen.first,
     }

@@ -55,14 +55,17 @@ class Writer:
     def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> str:
         """Write a build and its files by their digests; return why not, or nothing if it is written."""
         with self._lock:
-            if build.digest in self._written:
-                return self._add(build.digest, seen)
-            line = build_line(build, seen)
+            is_known = build.digest in self._written
+            line = b"" if is_known else build_line(build, seen)
             try:
-                read_line(line)  # a file that could not be read is not written
-                for digest in build.blobs() if self.keeps_sources else ():
+                if line:
+                    read_line(line)  # a file that could not be read is not written
+                blobs = (*(() if is_known else build.blobs()), *seen.blobs())
+                for digest in dict.fromkeys(blobs) if self.keeps_sources else ():
                     if digest in contents:
                         self._keep(digest, contents[digest])
+                if is_known:
+                    return self._add(build.digest, seen)
                 self._append(line)
             except DamagedLineError as error:
                 return f"it is larger than a recording keeps: {error}"

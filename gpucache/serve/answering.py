@@ -27,7 +27,7 @@ from gpucache.serve.index import (
 from gpucache.serve.nvrtc import Call
 from gpucache.serve.opencl import DEFEATER
 from gpucache.serve.opencl import Asked as OpenCLAsked
-from gpucache.serve.session import A, Build, Compiler, Question, targets_of
+from gpucache.serve.session import A, Compiler, Question, targets_of
 from gpucache.serve.wire import Kind
 
 _NAME, _SOURCE = 5, 4
@@ -78,26 +78,35 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
 
 
 class Rows:
-    """The index of the user's root: a question answered by key is answered from there the next time."""
+    """The answers in the user's root: a question answered by key is answered from there the next time."""
 
-    def __init__(self, stores: Stores, since_ns: int) -> None:
+    def __init__(self, stores: Stores, strict: Strict | None = None) -> None:
+        """With ``strict`` they are for this machine alone, else for wherever the root will be."""
         self._stores = stores
-        self._strict = Strict(since_ns)
+        self._strict = strict
 
-    def keep(self, compiler: Compiler[A], one: Build[A], hits: Sequence[Hit]) -> None:
-        """Keep the answer of a build that was a hit, or that has just been stored."""
-        if self._stores.target is None:
-            return
-        given = compiler.fields(self._stores, one.asked, one.prepared, hits)
+    def keep(
+        self,
+        compiler: Compiler[A],
+        question: Question,
+        asked: A,
+        prepared: Sequence[Prepared],
+        hits: Sequence[Hit],
+    ) -> bool:
+        """Keep the answer to a build that was a hit, or that has just been stored; whether it can be kept."""
+        store = self._stores.target
+        if store is None or len(hits) != len(prepared):
+            return False
+        given = compiler.fields(self._stores, asked, prepared, hits)
         payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
             keys = [hit.key for hit in hits]
-            whole = answered(compiler, one.question, one.asked, one.prepared, keys, given, self._strict)
+            whole = answered(compiler, question, asked, prepared, keys, given, self._strict)
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
         except (UncoveredError, GpucacheError, OSError):
-            return  # the server answers it the next time, too
+            return False  # the server answers it the next time, too
         empty = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
-        target = targets_of(one.prepared)
+        target = targets_of(prepared)
         note = b"%d\t%s\t%s\t%s" % (
             max(hit.head.compile_ns for hit in hits),
             hits[0].key.hex.encode(),
@@ -105,10 +114,10 @@ class Rows:
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
         )
         row = row_of(replace(whole, answer=tuple(empty), references=tuple(references), note=note))
-        before = self._stores.target.index.get(place_of(row))
+        folder = store.rows if self._strict is None else store.index
+        before = folder.get(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
-        if all(map(fits, rows)):
-            self._stores.target.index.put(place_of(row), encode(rows))
+        return all(map(fits, rows)) and folder.put(place_of(row), encode(rows))
 
     def _reference(self, place: int, hit: Hit) -> Reference:
         """The entry of a hit, if it is still the one that was found; raises UncoveredError."""

@@ -5,7 +5,8 @@ Each is five fields: a kind, the base of its path, the path or another text, the
 | kind | met as long as |
 |---|---|
 | F | this file exists: with this content if a value has size, time and content, and with this number |
-| S, B | a library or other file of a compiler is unchanged: by size and time, else by content |
+| S, B | a library or other file of a compiler is unchanged |
+| I | a library of a compiler is of this build, by its build id |
 | A, D | nothing is at this path; a directory exists |
 | L | a directory has the same names: by its stamp alone |
 | R | a path leads to the same place |
@@ -19,10 +20,11 @@ A path has no base, or begins in the program's directory (``w``), in its process
 next to the library that a field of the question names, by its number; the library itself if the text is
 empty. Equal numbers mean that paths lead to one file. Patterns and variables each end with NUL.
 
-A layer is used elsewhere: there the content of a header counts, and of a compiler's file its size and time or
-blocks of its content. In a root (``Strict``) a file has a stamp, which replaces its content if device, inode,
-size and both times agree. Where a stamp cannot be trusted, as for a file younger than a file system's clock
-or on another machine's disk, the whole content counts.
+An answer may be used elsewhere: in a layer, and in the rows of an image. There the content of a header
+counts, and a compiler's library is recognised as in keys, by its build id, else by blocks of its content. In
+rows for one machine (``Strict``) a file has a stamp, which replaces its content if device, inode, size and
+both times agree. Where a stamp cannot be trusted, as for a file younger than a file system's clock or on
+another machine's disk, the whole content counts.
 """
 
 # Paths are text as programs give it, and asked of the disk one by one.
@@ -43,6 +45,7 @@ import xxhash
 from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.cuda import nvrtc
 from gpucache.backends.cuda.options import VARIABLES
+from gpucache.backends.installation import read_library
 from gpucache.backends.interface import Backend
 from gpucache.backends.opencl import BACKEND as OPENCL
 from gpucache.backends.opencl.cpu import FEATURES, cpu_features
@@ -72,8 +75,8 @@ _ELSEWHERE = "/nonexistent/gpucache"
 _VALUE = struct.Struct("<QQQ")
 _CHUNK = 1 << 20
 _BLOCK, _BLOCKS = 4096, 256
-_NO_TIME, _MADE_UP_S = (1 << 64) - 1, 10 * 366 * 24 * 3600
-"""Systems whose files never change in place give all of them one time before 1980, which proves nothing."""
+_NO_TIME = (1 << 64) - 1
+"""In the place of a time, which older layers compare: archives restore times, so that they prove nothing."""
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
@@ -274,13 +277,15 @@ class _Found:
         known = bool(files) and real == os.path.realpath(files[0])
         beside = known and os.path.dirname(real) == os.path.realpath(folder)
         if real:
-            self.add(Condition("S", b"%d" % field, b"", self._value(real, spread=True)))
+            kind, value = self._recognised(real, is_library=True)
+            self.add(Condition(kind, b"%d" % field, b"", value))
         for file in files[1:] if known else files:
             is_library = ".so" in os.path.basename(file)
-            kind, place, text = "S" if is_library else "B", b"", file
+            kind, value = self._recognised(file, is_library=is_library)
+            place, text = b"", file
             if beside and file.startswith(f"{folder}/"):
                 place, text = b"%d" % field, file.removeprefix(f"{folder}/")
-            self.add(Condition(kind, place, os.fsencode(text), self._value(file, spread=is_library)))
+            self.add(Condition(kind, place, os.fsencode(text), value))
             if is_library and os.path.dirname(file) in environ.get(LIBRARY_PATH, "").split(":"):
                 self.add_variables(Variables((LIBRARY_PATH,)), environ)
             elif is_library:
@@ -355,15 +360,17 @@ class _Found:
             (b"w", os.fsencode(path[len(self._cwd.rstrip("/")) + 1 :])) if own else (b"", os.fsencode(path))
         )
 
-    def _value(self, path: str, *, spread: bool) -> bytes:
-        """The value of a file of a compiler."""
+    def _recognised(self, path: str, *, is_library: bool) -> tuple[str, bytes]:
+        """The kind of the condition for a file of a compiler, and its value."""
+        kind = "S" if is_library else "B"
         if self._strict is None:
-            return _value(path, spread=spread)
+            build_id = read_library(Path(path)).build_id if is_library else None
+            return ("I", bytes.fromhex(build_id)) if build_id else (kind, _value(path, spread=is_library))
         status = _status(path)
         if is_young(status, self._strict.since_ns):
             raise UncoveredError(f"{path} is new")
         stamp = _stamp(path, status)
-        return stamp if any(stamp[:8]) else stamp + _sum(path, status.st_ino, status.st_ctime_ns)
+        return kind, stamp if any(stamp[:8]) else stamp + _sum(path, status.st_ino, status.st_ctime_ns)
 
     def _header(self, path: str, content: str) -> bytes:
         """The value of a header whose content has a digest."""
@@ -473,8 +480,7 @@ def _value(path: str, *, spread: bool) -> bytes:
                 total = _total(iter(lambda: file.read(_CHUNK), b""))
     except OSError as error:
         raise UncoveredError(f"{path} cannot be read ({error.strerror})") from None
-    time_ns = status.st_mtime_ns if status.st_mtime > _MADE_UP_S else _NO_TIME
-    return _VALUE.pack(status.st_size, time_ns, total)
+    return _VALUE.pack(status.st_size, _NO_TIME, total)
 
 
 def _total(parts: Iterable[bytes]) -> int:

@@ -21,10 +21,11 @@ from gpucache.sources import Memos
 
 _WAIT_S = 50.0
 """How long a question waits for the probe if no program waits for its answer, or one for a minute."""
-_LABELS = (
+LABELS = (
     *("platform name", "platform vendor", "platform version"),
     *("device name", "device vendor", "device version", "driver version"),
 )
+"""The facts of a device in a question, in their order."""
 _CPU = "CPU features"
 
 
@@ -39,9 +40,9 @@ class Facts:
     library: str
     """The file of the driver; empty if that is not known."""
     values: tuple[str, ...]
-    """In the order of ``_LABELS``."""
+    """In the order of ``LABELS``."""
 
-    COUNT = 1 + len(_LABELS)
+    COUNT = 1 + len(LABELS)
 
 
 class Devices:
@@ -125,7 +126,7 @@ def _says(row: Device, facts: Facts) -> bool:
     if row.toolchain is None:
         return False
     fields = dict(row.toolchain.fields)
-    return tuple(fields.get(label) for label in _LABELS) == facts.values
+    return tuple(fields.get(label) for label in LABELS) == facts.values
 
 
 def _same_driver(row: Device, library: str) -> bool:

@@ -46,12 +46,12 @@ class FileName:
         return self.stems is not None and ", ".join(map(str, self.stems[0][-len(KEPT) :])).encode() in data
 
 
-def read_name(given: str, environ: Mapping[str, str]) -> FileName:
+def read_name(given: str, environ: Mapping[str, str], known: str = "") -> FileName:
     """The name of a source, part of which Python's module ``tempfile`` may have made up.
 
     Then the file exists while the source is compiled, for its user alone; or the name has the module's own
     prefix and is gone, like the directory that CuPy leaves before it compiles. Any other name counts
-    unchanged.
+    unchanged. ``known`` is the name in the cache where it has been found earlier.
     """
     places = dict.fromkeys((*filter(None, map(environ.get, _VARIABLES)), *_PLACES))
     place = next((one for one in map(os.path.normpath, places) if given.startswith(f"{one}/")), None)
@@ -61,11 +61,14 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     for number, part in enumerate(parts):
         match = _MADE_UP.fullmatch(part)
         made = Path(place, *parts[: number + 1])
-        if match is None or not _is_made(made, "".join(parts[number + 1 :][:1]), gone=match[1] == _PREFIX):
+        if match is None:
             continue
         kept = f"{match[1]}{KEPT}{match[3] or ''}"
-        stems = os.fsencode(match[1] + match[2]), os.fsencode(match[1] + KEPT)
-        return FileName(given, "/".join((place, *parts[:number], kept, *parts[number + 1 :])), stems)
+        whole = "/".join((place, *parts[:number], kept, *parts[number + 1 :]))
+        below = "".join(parts[number + 1 :][:1])
+        if whole == known if known else _is_made(made, below, gone=match[1] == _PREFIX):
+            stems = os.fsencode(match[1] + match[2]), os.fsencode(match[1] + KEPT)
+            return FileName(given, whole, stems)
     return FileName(given, given)
 
 

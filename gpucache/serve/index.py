@@ -21,7 +21,8 @@ part that a program makes up for each run. ``native/index.c`` is the other reade
 byte for byte.
 
 An exported layer has one such file, whose answers are whole. In a root each question has its own file
-(``place_of``), whose answers refer to entries.
+(``place_of``), whose answers refer to entries: in ``rows`` under conditions that mean the same on every
+machine, in ``index`` with the stamps of this one.
 """
 
 import os
@@ -52,7 +53,8 @@ _ROWS_CAP = 1 << 20
 _TAIL = 80
 """The bytes at the end of a longer source that are in no digest, as a program may make them up."""
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
-_SOURCE, _DEVICES, _DEVICE_FIELDS = 4, 6, 8
+_SOURCE, DEVICES, DEVICE_FIELDS = 4, 6, 8
+"""The places of the source and of the first device in a question, and how many fields a device has."""
 
 
 class Hole(NamedTuple):
@@ -114,7 +116,12 @@ def is_compared(kind: Kind, field: int) -> bool:
         return False
     if kind is Kind.COMPILE:
         return field != _NVRTC_LIBRARY
-    return field < _DEVICES or (field - _DEVICES) % _DEVICE_FIELDS != 0
+    return field < DEVICES or (field - DEVICES) % DEVICE_FIELDS != 0
+
+
+def source_field(kind: Kind) -> int:
+    """The place of the source in a question."""
+    return _NVRTC_SOURCE if kind is Kind.COMPILE else _SOURCE
 
 
 def row_of(answered: Answered) -> Row:
@@ -124,7 +131,7 @@ def row_of(answered: Answered) -> Row:
     for hole in answered.holes:
         field = question[hole.field]
         question[hole.field] = field[: hole.at] + b"_" * hole.size + field[hole.at + hole.size :]
-    source = _NVRTC_SOURCE if kind is Kind.COMPILE else _SOURCE
+    source = source_field(kind)
     total, of_source = int(kind), 0
     for at, field in enumerate(question):
         if not is_compared(kind, at):

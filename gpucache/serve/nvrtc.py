@@ -119,8 +119,8 @@ class NVRTC(Compiler[Call]):
             yield from (os.fsencode(expression), own(os.fsencode(lowered)))
 
 
-def read_call(fields: Fields) -> Call:
-    """A call of the fields of a request; raises WireError."""
+def read_call(fields: Fields, known_name: str = "") -> Call:
+    """A call of the fields of a request, whose source had a name in the cache; raises WireError."""
     files_seen, cwd = fields.text(), fields.text()
     environ = variables(fields.take())
     version = _version(fields.text())
@@ -129,7 +129,7 @@ def read_call(fields: Fields) -> Call:
     options = tuple(fields.text() for _ in range(fields.count()))
     expressions = tuple(fields.text() for _ in range(fields.count()))
     fields.end()
-    file_name = read_name(name, environ)
+    file_name = read_name(name, environ, known_name)
     return Call(files_seen, environ, library, version, file_name, source, headers, options, expressions, cwd)
 
 

@@ -6,6 +6,7 @@ way from a question to its answer; ``index`` owns the file, ``conditions`` what 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -15,7 +16,7 @@ from gpucache.answers.layer import Layered, LayerResult
 from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
-from gpucache.serve.answering import answered
+from gpucache.serve.answering import Rows, answered
 from gpucache.serve.conditions import UncoveredError
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
@@ -34,9 +35,9 @@ _BYTES_CAP = 1 << 30
 class Questions:
     """The questions of a command, each once."""
 
-    def __init__(self, stores: Stores, libraries: Libraries) -> None:
+    def __init__(self, stores: Stores, libraries: Libraries, devices: Devices | None = None) -> None:
         self._stores = stores
-        self._devices = Devices(stores)
+        self._devices = devices or Devices(stores)
         self._links = Links(self._devices, libraries)
         opencl = (OpenCL(self._devices, libraries), Parts(self._devices, libraries), self._links)
         compilers: tuple[Compiler[Any], ...] = (*opencl, NVRTC())
@@ -61,13 +62,30 @@ class Questions:
         for (kind, question), asked in self._asked.items():
             yield kind, *self._answer(self._compilers[kind], question, asked)
 
+    def keep_rows(self) -> None:
+        """Have the user's root answer every question that is a hit, by itself and wherever it will be used.
+
+        Not those of late compilers, whose launches must be reported.
+        """
+        rows, stores = Rows(self._stores), self._stores._replace(read_only=True)
+        for (kind, question), asked in self._asked.items():
+            compiler = self._compilers[kind]
+            with suppress(GpucacheError):
+                prepared = compiler.prepare(asked, stores)
+                if not any(one.compilation.late for one in prepared):
+                    hits = hits_of(compiler.find(stores, asked, prepared))
+                    rows.keep(compiler, question, asked, prepared, hits)
+
     def _hear(self, kind: Kind, handler: Handler, fields: Fields) -> Reply:
         question = fields.rest()
-        self._add(kind, question)
+        self.add(kind, question)
         return handler(Fields(question))
 
-    def _add(self, kind: Kind, question: Question) -> None:
-        """Keep a question, once, as it is read now: a file that was made up will be gone."""
+    def add(self, kind: Kind, question: Question, asked: Asked | None = None) -> None:
+        """Keep a question, once, as it is read now: a file that was made up will be gone.
+
+        Raises WireError.
+        """
         with self._lock:
             if (kind, question) in self._asked:
                 return
@@ -75,7 +93,7 @@ class Questions:
             if len(self._asked) >= _QUESTIONS_CAP or self._bytes > _BYTES_CAP:
                 self.too_many = True
                 return
-            self._asked[kind, question] = self._compilers[kind].read(Fields(question))
+            self._asked[kind, question] = asked or self._compilers[kind].read(Fields(question))
 
     def _answer(
         self, compiler: Compiler[Any], question: Question, asked: Asked

@@ -18,6 +18,7 @@ from gpucache.errors import GpucacheError
 from gpucache.recording.builds import COMMAND_CAP, Seen
 from gpucache.recording.writing import Writer
 from gpucache.serve.opencl import OpenCL, local_size
+from gpucache.serve.recorded_questions import recorded
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
 from gpucache.serve.session import Compiler
 from gpucache.serve.wire import Fields, Kind, WireError, number
@@ -63,20 +64,24 @@ class Recorder:
         return HEARD
 
     def _ask(self, compiler: Compiler[Any], fields: Fields) -> Reply:
-        asked = compiler.read(fields)
+        question = fields.rest()
+        asked = compiler.read(Fields(question))
         if asked.is_ours:
             self._leave_out("a program of gpucache.cuda has separate keys; pass its sources to warm")
             return PASSED
-        digests = []
+        digests: list[str] = []
         try:
             parts = compiler.prepare(asked)
             for prepared in parts[: 1 if compiler.is_whole else None]:
                 toolchain = prepared.compilation.inputs.toolchain
                 done = observe(prepared, compiler.backend.environment(toolchain, asked.environ))
-                seen = Seen(first=(time.time_ns(), self._command))
+                seen, contents = Seen(first=(time.time_ns(), self._command)), dict(done.contents)
                 if self._writer.keeps_sources:
                     seen = seen.union(done.places)
-                if why := self._writer.build(done.build, seen, done.contents):
+                    if not digests and (kept := recorded(compiler.ask, question)):
+                        seen = seen.union(Seen(questions=frozenset({kept[0]})))
+                        contents[kept[0].source] = kept[1]
+                if why := self._writer.build(done.build, seen, contents):
                     self._leave_out(why)
                 digests.append(done.build.digest)
         except (GpucacheError, OSError) as error:

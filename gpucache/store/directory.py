@@ -71,6 +71,9 @@ class DirectoryStore(EntryReader):
         self.history = History(self._root)
         self.missed = Missed(self._root)
         self.index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
+        """Answers for this machine alone."""
+        self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _INDEX_BOUNDS)
+        """Answers for every machine that has the same files, in whatever place this root comes to be."""
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
 

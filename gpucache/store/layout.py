@@ -6,7 +6,7 @@
     <root>/v1/removed.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
-    <root>/v1/index/<16 hex>.idx
+    <root>/v1/index/<16 hex>.idx  v1/rows/<16 hex>.row
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
 Another format version has its own directory next to ``v1``, and is left alone.
@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 
 from gpucache.model import CacheKey
+from gpucache.store.tag import TAG_NAME
 
 VERSION_FOLDER = "v1"
 ENTRIES = (VERSION_FOLDER, "entries")
@@ -26,16 +27,12 @@ JOURNAL = (VERSION_FOLDER, "journal")
 CLOSURES = (VERSION_FOLDER, "closures")
 MISSED = (VERSION_FOLDER, "missed")
 INDEX = (VERSION_FOLDER, "index")
+ROWS = (VERSION_FOLDER, "rows")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_SUFFIX = ".jsonl"
 REMOVED_NAME = "removed.jsonl"
 JOURNAL_NAME = "misses.jsonl"
 ENTRY_SUFFIX = ".gpc"
-TAG_NAME = "CACHEDIR.TAG"
-TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
-# This file marks a cache made by gpucache, which backups may leave out.
-# For information see https://bford.info/cachedir/
-"""
 MISSED_LOCK = "missed.lock"
 """The lock of the single process that builds the missed requests of a root."""
 _HEX = "0123456789abcdef"
@@ -47,7 +44,7 @@ _SLUG_LENGTH = 40
 _DIGEST_LENGTH = 8
 BESIDE: Mapping[tuple[str, ...], str] = {
     TMP: r"[0-9]{1,10}-[0-9a-f]{16}"
-    rf"(-([0-9a-f]{{64}}\.(gpc|json|memo)|[0-9a-f]{{16}}\.idx|{_HISTORY}|(misses|removed)\.jsonl|targets\.json)"
+    rf"(-([0-9a-f]{{64}}\.(gpc|json|memo)|[0-9a-f]{{16}}\.(idx|row)|{_HISTORY}|(misses|removed)\.jsonl|targets\.json)"
     r"|\.history)",
     LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
     QUARANTINE: r"[0-9]{20}-.+\.gpc",
@@ -56,6 +53,7 @@ BESIDE: Mapping[tuple[str, ...], str] = {
     MISSED: r"[0-9a-f]{64}\.json",
     PROGRAMS: _HISTORY,
     INDEX: r"[0-9a-f]{16}\.idx",
+    ROWS: r"[0-9a-f]{16}\.row",
 }
 """The directories next to the entries, each with the pattern of its file names."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give
 from gpucache.store import layout
+from gpucache.store.tag import TAG_NAME, TAG_TEXT
 from gpucache.store.trust import open_root
 
 RECENCY_NS = 60 * 10**9
@@ -119,10 +120,10 @@ class RootFolder:
 
     def _write_tag(self, folder: Folder) -> None:
         try:
-            fd = folder.open_for_writing(layout.TAG_NAME, os.O_WRONLY | os.O_EXCL, self.file_mode)
+            fd = folder.open_for_writing(TAG_NAME, os.O_WRONLY | os.O_EXCL, self.file_mode)
         except FileExistsError:
             return
         try:
-            os.write(fd, layout.TAG_TEXT)
+            os.write(fd, TAG_TEXT)
         finally:
             os.close(fd)

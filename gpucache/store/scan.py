@@ -23,6 +23,7 @@ from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head,
 from gpucache.store.history import History
 from gpucache.store.interface import ALL, FileIdentity, Leftover, ScannedEntry, Share
 from gpucache.store.root_folder import UNUSABLE, RootFolder
+from gpucache.store.tag import TAG_NAME, TAG_TEXT
 from gpucache.store.trust import UntrustedFileError, open_trusted
 from gpucache.units import format_list
 
@@ -170,9 +171,9 @@ def allocated(status: os.stat_result) -> int:
 def is_marked(root: RootFolder) -> bool:
     """Whether a root contains something that only gpucache makes: tag, history or entry. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open() as top:
-        fd = top.open_file(layout.TAG_NAME)
+        fd = top.open_file(TAG_NAME)
         try:
-            if os.read(fd, len(layout.TAG_TEXT)) == layout.TAG_TEXT:
+            if os.read(fd, len(TAG_TEXT)) == TAG_TEXT:
                 return True
         finally:
             give_back(fd)

@@ -19,6 +19,7 @@ from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 from gpucache.probe import remembered
 from gpucache.store import layout
+from gpucache.store.tag import TAG_NAME
 
 TOP = Path(__file__).parents[2]
 PARTS = (
@@ -283,5 +284,5 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
-    files = {layout.TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
+    files = {TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
     assert {path for path, _ in manual.FILES} == places | files

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from gpucache.backends.installation import read_library
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
 from gpucache.serve.conditions import _stamp, _sum_of
@@ -76,11 +77,12 @@ class Root:
         whole = replace(_build(*conditions, **fields), answer=(b"", b"", b"log"))
         return replace(whole, references=(reference,), note=b"7\tkey\tcpu\ta")
 
-    def keep(self, answered: Answered) -> Path:
-        """Write its row; its file."""
+    def keep(self, answered: Answered, *, anywhere: bool = False) -> Path:
+        """Write its row, for this machine alone or for every one; its file."""
         row = row_of(answered)
-        self.store.index.put(place_of(row), encode([row]))
-        return self.path / "v1" / "index" / f"{place_of(row)}.idx"
+        folder, name = (self.store.rows, "rows") if anywhere else (self.store.index, "index")
+        folder.put(place_of(row), encode([row]))
+        return self.path / "v1" / name / f"{place_of(row)}.{'row' if anywhere else 'idx'}"
 
     def ask(self, question: Answered, *others: Path, may_write: bool = True) -> list[bytes] | None:
         """The fields of a hit; None of a miss."""
@@ -141,6 +143,58 @@ def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: P
     root.keep(one)
     assert root.ask(one) is None
     assert root.ask(one, system.path) == _HIT
+
+
+def test_rows_of_all_roots_answer_in_order(root: Root, answer: Path, tmp_path: Path) -> None:
+    """The user's own root comes first; rows for one machine alone are read in no other."""
+    system, second = Root(tmp_path / "system", answer), Root(tmp_path / "second", answer)
+    one = system.answered()
+    system.keep(one)
+    assert root.ask(one, system.path) is None
+    second.keep(replace(one, answer=(b"", b"", b"second")), anywhere=True)
+    assert root.ask(one, system.path, second.path) == [b"", _PAYLOAD, b"second"]
+    system.keep(one, anywhere=True)
+    assert root.ask(one, system.path, second.path) == _HIT
+    root.keep(replace(root.answered(), answer=(b"", b"", b"own")), anywhere=True)
+    assert root.ask(one, system.path, second.path) == [b"", _PAYLOAD, b"own"]
+    shutil.rmtree(root.path)
+    assert root.ask(one, system.path) == _HIT
+
+
+def test_a_row_of_a_root_that_others_may_write_is_not_believed(
+    root: Root, answer: Path, tmp_path: Path
+) -> None:
+    """Neither in a system root nor in the file itself."""
+    system = Root(tmp_path / "system", answer)
+    one = system.answered()
+    row = system.keep(one, anywhere=True)
+    for path in (system.path, row):
+        mode = path.stat().st_mode
+        path.chmod(0o777)
+        assert root.ask(one, system.path) is None
+        path.chmod(mode)
+    assert root.ask(one, system.path) == _HIT
+
+
+def test_a_library_counts_by_its_build_id(root: Root, tmp_path: Path) -> None:
+    """Whatever its size and times; a file without one is never taken for it."""
+    library = Path(shutil.copy(root._library._name, tmp_path / "compiler.so"))
+    build_id = read_library(library).build_id
+    assert build_id
+    one = root.answered(Condition("I", b"", bytes(library), bytes.fromhex(build_id)))
+    root.keep(one, anywhere=True)
+    with library.open("ab") as stream:
+        stream.write(b"signed")
+    assert root.ask(one) == _HIT
+    data, status = bytearray(library.read_bytes()), library.stat()
+    data[data.index(bytes.fromhex(build_id))] ^= 1
+    library.write_bytes(data)
+    os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert root.ask(one) is None
+    library.write_bytes(b"\0" * len(data))
+    assert root.ask(one) is None
+    root.keep(root.answered(Condition("I", b"", bytes(library), b"")), anywhere=True)
+    assert root.ask(one) is None
 
 
 def test_no_changed_byte_of_an_entry_is_served(root: Root) -> None:

@@ -115,9 +115,9 @@ _LINE = json.loads(build_line(ONE, Seen()))
     ("part", "name"), [(part, name) for part in ("build", "seen") for name in _LINE[part]]
 )
 def test_a_missing_field_is_told(part: str, name: str) -> None:
-    """Older lines have no calls, and some no first; any other missing field is damage."""
+    """Older lines have no questions, some no calls or no first; any other missing field is damage."""
     values = {**_LINE, part: {field: value for field, value in _LINE[part].items() if field != name}}
-    if name in {"calls", "first"}:
+    if name in {"calls", "questions", "first"}:
         assert read_line(json.dumps(values).encode()).of == ONE.digest
     else:
         with pytest.raises(DamagedLineError, match=f"no '{name}'"):

@@ -34,7 +34,8 @@ from gpucache.serve.index import Condition
 from gpucache.serve.nvrtc import Call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, prepare_build, read_build
 from gpucache.serve.wire import Fields
-from gpucache.settings import find_root
+from gpucache.settings import read_settings
+from gpucache.store.directory import DirectoryStore
 from tests.serve.conftest import PROGRAM, Done
 from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
 from tests.serve.test_opencl import _facts, _row, rows  # noqa: F401 - a fixture among them
@@ -177,17 +178,27 @@ def test_a_header_that_is_younger_than_a_minute_counts_by_its_content(
     assert not any(found._header(str(header), digest(b"x"))[:8])
 
 
-@pytest.mark.parametrize("variables", [{"GPUCACHE_DIR": "some/place"}, {"XDG_CACHE_HOME": "/caches"}, {}])
-def test_a_plain_command_finds_the_root_of_the_settings(
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"GPUCACHE_DIR": "some/place"},
+        {"XDG_CACHE_HOME": "/caches"},
+        {},
+        {"GPUCACHE_DIR": "/a", "GPUCACHE_SYSTEM_DIRS": ":some/image::/b/../c"},
+    ],
+)
+def test_a_plain_command_finds_the_roots_of_the_settings(
     monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
 ) -> None:
     """Though it reads none."""
-    for name in ("GPUCACHE_DIR", "XDG_CACHE_HOME"):
+    for name in ("GPUCACHE_DIR", "XDG_CACHE_HOME", "GPUCACHE_SYSTEM_DIRS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    root, _ = find_root(os.environ)
-    assert plain_roots() == str(root)
+    settings = read_settings(os.environ)
+    assert settings.root is not None
+    roots = (settings.root, *settings.system_dirs)
+    assert plain_roots() == ":".join(os.path.normpath(root) for root in roots)
 
 
 def test_hits_are_counted_in_a_journal_that_is_there(tmp_path: Path) -> None:
@@ -200,6 +211,18 @@ def test_hits_are_counted_in_a_journal_that_is_there(tmp_path: Path) -> None:
     assert not note_hits(str(tmp_path), 'a"pp', 3)
     record = json.loads(journal.read_text())
     assert (record["kind"], record["command"], record["hits"], record["misses"]) == ("process", "app", 3, 0)
+
+
+def test_hits_of_an_image_are_counted_in_a_root_that_is_new(tmp_path: Path) -> None:
+    """It is made as the store makes it; where none can be made, nothing remains to be done."""
+    root = tmp_path / "caches" / "gpucache"
+    assert note_hits(f"{root}:/image", "app", 3)
+    store = DirectoryStore(root, writable=True)
+    assert [one["hits"] for one in store.journal_tail(2)] == [3]
+    assert store.is_marked()
+    assert {path.stat().st_mode & 0o077 for path in (root, *root.rglob("*"))} == {0}
+    assert note_hits(":/image", "app", 3)
+    assert note_hits("/sys/gpucache:/image", "app", 3)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from gpucache.recording.writing import Writer
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.opencl import OpenCL
+from gpucache.serve.recorded_questions import asked_again
 from gpucache.serve.recorder import Recorder
 from gpucache.serve.server import Reply, serve
 from gpucache.serve.wire import Fields, Kind, WireError, number
@@ -114,6 +115,58 @@ def test_what_pyopencl_adds_against_caches_is_not_recorded(
     asked(recorder, Kind.BUILD, *build(project))
     asked(recorder, Kind.BUILD, *build(project, SOURCE + DEFEATER))
     assert len(rows(tmp_path)) == 1
+
+
+def test_a_question_is_kept_as_it_was_asked(recorder: Recorder, project: Path, tmp_path: Path) -> None:
+    """With its own ends of lines and spelling, and nothing that a process has of its own."""
+    sources = [
+        SOURCE,
+        SOURCE.replace(b"\n", b"\r\n"),
+        SOURCE + DEFEATER,
+        SOURCE + DEFEATER.replace(b"a1", b"b2"),
+    ]
+    for source in sources:
+        asked(recorder, Kind.BUILD, *build(project, source))
+    [(_, seen)] = rows(tmp_path)
+    found = {read_recording(tmp_path / "recording").content(each.source) for each in seen.questions}
+    assert found == {*sources[:2], SOURCE + DEFEATER.replace(b"a1", b"00")}
+    assert {each.directory for each in seen.questions} == {str(project)}
+    assert {each.fields[:6] for each in seen.questions} == {("", "", "", "-I . -DA=1", "", "1")}
+    kind, fields = asked_again(max(seen.questions), SOURCE, [replace_files(DEVICE)], {"A": "B"})
+    assert kind is Kind.BUILD
+    assert fields == (*build(project)[:2], b"A=B\0", *build(project)[3:6], b"/driver.so", *build(project)[7:])
+
+
+def replace_files(device: Device) -> Device:
+    """The same device with a file."""
+    return device._replace(files=("/driver.so",))
+
+
+def test_a_device_with_another_driver_is_asked_for_by_that(
+    recorder: Recorder, project: Path, tmp_path: Path
+) -> None:
+    """A recording is warmed with the driver of this machine; another device is not here."""
+    asked(recorder, Kind.BUILD, *build(project))
+    [(_, seen)] = rows(tmp_path)
+    fields = tuple(
+        (label, "9.9" if label == "driver version" else value) for label, value in TOOLCHAIN.fields
+    )
+    newer = replace_files(DEVICE)._replace(toolchain=TOOLCHAIN._replace(fields=fields))
+    again = asked_again(max(seen.questions), SOURCE, [newer], {})
+    assert again[1][-1] == b"9.9"
+    fields = tuple((label, "other" if label == "device name" else value) for label, value in TOOLCHAIN.fields)
+    other = replace_files(DEVICE)._replace(toolchain=TOOLCHAIN._replace(fields=fields))
+    with pytest.raises(WireError, match="not on this machine"):
+        asked_again(max(seen.questions), SOURCE, [other], {})
+
+
+def test_a_recording_without_sources_has_no_questions(project: Path, tmp_path: Path) -> None:
+    """They name a directory, and are of no use without a source."""
+    compiler = OpenCL(Devices(probe=lambda: [DEVICE]), Libraries())
+    recorder = Recorder(Writer(tmp_path / "recording", sources=False), ["solver"], [compiler])
+    asked(recorder, Kind.BUILD, *build(project))
+    [(_, seen)] = rows(tmp_path)
+    assert not seen.questions
 
 
 def test_a_device_that_nobody_knows_is_told(recorder: Recorder, project: Path) -> None:

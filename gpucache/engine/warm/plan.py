@@ -290,15 +290,17 @@ def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Ma
     return WarmItem(*name, request, device.toolchain, known=known, moved=moved, absent=absent)
 
 
+def retargeted(option: str, before: str, after: str) -> str:
+    """An option of NVRTC with another target in the place of one, if it names that."""
+    named = re.fullmatch(rf"(--gpu-architecture=|-arch=)?{re.escape(before)}", option)
+    return f"{named[1] or ''}{after}" if named else option
+
+
 def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
     """The request of a program that calls its compiler itself, for the target of this one."""
     build, target = one.build, request.target
     before = Target.parse(build.target).name
-    named = re.compile(rf"(--gpu-architecture=|-arch=)?{re.escape(before)}")
-    options = tuple(
-        f"{match[1] or ''}{target.name}" if (match := named.fullmatch(option)) else option
-        for option in build.options
-    )
+    options = tuple(retargeted(option, before, target.name) for option in build.options)
     linked = build.artifact_kind not in (ArtifactKind.CUBIN, ArtifactKind.PTX)
     if one.directory:
         request = request._replace(cwd=one.directory, searches_cwd=True)

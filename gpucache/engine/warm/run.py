@@ -201,8 +201,13 @@ def warm_programs(
     return run.outcomes(session, plan_warm(specs, here.devices, targets, run.backends)), here
 
 
-def warm_recordings(run: Warming, folders: Sequence[Path], targets: Sequence[str]) -> list[WarmOutcome]:
-    """Warm recordings; their headers are laid out for the time of the run."""
+def warm_recordings(
+    run: Warming, folders: Sequence[Path], targets: Sequence[str]
+) -> "tuple[list[WarmOutcome], list[RecordingFolder], Sequence[Device]]":
+    """Warm recordings, whose headers are laid out for the time of the run.
+
+    Also returns those that could be read, and the devices that they were warmed for.
+    """
     from gpucache.host.scratch import scratch
     from gpucache.recording.reading import replay
 
@@ -210,7 +215,7 @@ def warm_recordings(run: Warming, folders: Sequence[Path], targets: Sequence[str
     recordings, failed = read_recordings(run, folders)
     rows = [row for one in recordings for row in one.recording.rows()]
     if not rows:
-        return failed
+        return failed, recordings, ()
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
     asked = sorted(wanted & run.backends.keys())
     here = run.machine(lambda: find_machine(None, asked, targets=targets), targets)
@@ -221,7 +226,7 @@ def warm_recordings(run: Warming, folders: Sequence[Path], targets: Sequence[str
         )
         items = plan_recorded(replayed, here.devices, targets, run.backends, here.environment)
         outcomes = run.outcomes(session, items)
-    return failed + outcomes
+    return failed + outcomes, recordings, here.devices
 
 
 def read_recordings(

@@ -1,0 +1,136 @@
+"""Questions in a recording, and the rows with which a root answers them at the first start of a program.
+
+Owns which fields of a request are kept: those that an index compares. All that a process has of its own, such
+as its environment and the places of libraries, is left out, and is this machine's when it is asked again.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from gpucache.engine.machine import select_target
+from gpucache.engine.stores import Stores
+from gpucache.engine.warm.plan import retargeted
+from gpucache.errors import GpucacheError, SourceError
+from gpucache.host.file_stamps import files_seen
+from gpucache.keys import digest
+from gpucache.model import Device, Target
+from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
+from gpucache.recording.reading import RecordingFolder
+from gpucache.serve.devices import LABELS, Devices
+from gpucache.serve.environment import Libraries
+from gpucache.serve.index import DEVICE_FIELDS, DEVICES, is_compared, source_field
+from gpucache.serve.nvrtc import read_call
+from gpucache.serve.opencl import DEFEATER
+from gpucache.serve.questions import Questions
+from gpucache.serve.wire import Fields, Kind, WireError
+
+_VERSION, _LIBRARY, _HEADERS = 3, 4, 7
+"""The places of fields in a question to NVRTC."""
+Retargeting = tuple[str, str] | None
+"""The names of the recorded target, and of the one in its place; None if it stays."""
+
+
+def recorded(kind: Kind, question: Sequence[bytes]) -> tuple[Question, bytes] | None:
+    """A question as it is recorded, and its source; None if it is larger than a recording keeps."""
+    place = source_field(kind)
+    source = question[place]
+    if mark := DEFEATER.search(source):  # each start of the program makes up another one
+        source = source[: mark.start(1)] + b"0" * len(mark[1]) + source[mark.end(1) :]
+    fields = tuple(
+        _text(field) if is_compared(kind, at) and at != place else "" for at, field in enumerate(question)
+    )
+    if len(fields) > LIST_CAP or any(len(field) > TEXT_CAP or "\0" in field for field in fields):
+        return None
+    return Question(int(kind), _text(question[1]), fields, digest(source)), source
+
+
+def keep_rows(
+    stores: Stores, folders: Sequence[RecordingFolder], devices: Sequence[Device], targets: Sequence[str]
+) -> None:
+    """Have the user's root answer all questions of some recordings that it has the entries for."""
+    questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
+    found = ((folder, build, seen) for folder in folders for build, seen in folder.recording.rows())
+    for folder, build, seen in found:
+        for question in seen.questions:
+            with suppress(SourceError, WireError):  # a recording may say anything
+                source = folder.content(question.source)
+                for target in _targets(build.target, devices, targets):
+                    kind, fields = asked_again(question, source, devices, os.environ, target)
+                    made_up = kind is Kind.COMPILE and build.made_up
+                    call = read_call(Fields(fields), build.file_name) if made_up else None
+                    questions.add(kind, fields, call)
+    questions.keep_rows()
+
+
+def _targets(recorded: str, devices: Sequence[Device], texts: Sequence[str]) -> Iterator[Retargeting]:
+    """What takes the place of a recorded target."""
+    before = Target.parse(recorded)
+    for text in texts if before.backend == "cuda" else ():
+        with suppress(GpucacheError):
+            after = select_target(text, devices).target
+            if after is not None and after.backend == "cuda":
+                yield before.name, after.name
+    if not texts or before.backend != "cuda":
+        yield None
+
+
+def asked_again(
+    question: Question,
+    source: bytes,
+    devices: Sequence[Device],
+    environ: Mapping[str, str],
+    target: Retargeting = None,
+) -> tuple[Kind, tuple[bytes, ...]]:
+    """The request of a program on this machine; raises WireError if its devices are not here."""
+    kind = Kind(question.kind) if question.kind in (Kind.BUILD, Kind.COMPILE) else None
+    fields = [os.fsencode(field) for field in question.fields]
+    if kind is None or len(fields) <= source_field(kind) + 1:
+        raise WireError("a question has too few fields")
+    variables = (f"{name}={value}\0" for name, value in environ.items())
+    fields[:3] = map(os.fsencode, (files_seen(), question.directory, "".join(variables)))
+    fields[source_field(kind)] = source
+    if not (_put_nvrtc(fields, devices, target) if kind is Kind.COMPILE else _put_devices(fields, devices)):
+        raise WireError("its devices are not on this machine")
+    return kind, tuple(fields)
+
+
+def _put_devices(fields: list[bytes], devices: Sequence[Device]) -> bool:
+    """Put the devices of this machine in the place of the recorded ones, if all are here."""
+    for at in range(DEVICES, len(fields), DEVICE_FIELDS):
+        facts = dict(zip(LABELS, map(os.fsdecode, fields[at + 1 : at + DEVICE_FIELDS]), strict=False))
+        found = _device(facts, devices)
+        if found is None or not found.files:
+            return False
+        now = dict(found.toolchain.fields) if found.toolchain else {}
+        values = (found.files[0], *(now.get(label, "") for label in LABELS))
+        fields[at : at + DEVICE_FIELDS] = map(os.fsencode, values)
+    return True
+
+
+def _device(facts: Mapping[str, str], devices: Sequence[Device]) -> Device | None:
+    """The device with these facts, or else the same one with another driver."""
+    for is_exact in (True, False):
+        for device in devices:
+            toolchain = device.toolchain
+            labels = LABELS if is_exact or toolchain is None else toolchain.identity
+            wanted = {label: value for label, value in facts.items() if label in labels}
+            if toolchain is not None and wanted and wanted.items() <= dict(toolchain.fields).items():
+                return device
+    return None
+
+
+def _put_nvrtc(fields: list[bytes], devices: Sequence[Device], target: Retargeting) -> bool:
+    """Put the NVRTC of this machine in the place of the recorded one, if it is here."""
+    for device in devices:
+        if device.backend == "cuda" and device.toolchain and device.files:
+            fields[_VERSION] = dict(device.toolchain.fields)["NVRTC version"].encode()
+            fields[_LIBRARY] = os.fsencode(device.files[0])
+            for at in range(_HEADERS + 2, len(fields)) if target else ():
+                fields[at] = os.fsencode(retargeted(os.fsdecode(fields[at]), *(target or ("", ""))))
+            return True
+    return False
+
+
+def _text(field: bytes) -> str:
+    return field.decode("utf-8", "surrogateescape")
