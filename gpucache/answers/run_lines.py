@@ -18,6 +18,8 @@ _WHERE = (
     "static NVRTC, or another user or /tmp, from which gpucache cannot be reached"
 )
 _NOT_STARTED = 127
+_NOTABLE_NS = 5_000_000
+"""How much longer than compiling hits may take without a word about it."""
 _NO_ROOM = (
     "if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with "
     "LD_AUDIT; raise glibc.rtld.optional_static_tls in GLIBC_TUNABLES, or run it with --no-nvrtc"
@@ -81,7 +83,9 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
     )
     yield f"{format_duration(build_ns)} in builds"
     if plain_ns := saved_ns - ahead_ns:
-        yield f"the hits took {format_duration(plain_ns)} to build"
+        lost_ns = build_ns - plain_ns if hits == builds and not ahead_ns else 0
+        slower = f": {format_duration(lost_ns)} slower than compiling" if lost_ns >= _NOTABLE_NS else ""
+        yield f"the hits took {format_duration(plain_ns)} to build{slower}"
     if ahead_ns:
         yield f"all kernels of the hits were built ahead in {format_duration(ahead_ns)}"
 

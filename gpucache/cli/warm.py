@@ -140,7 +140,7 @@ def warm(
     """
     from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
-    from gpucache.engine.warm.run import warm_missed, warm_recordings
+    from gpucache.engine.warm.run import warm_missed
 
     if profiles and not check:
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
@@ -162,13 +162,11 @@ def warm(
             _check_fleet(run, recordings, profiles, targets, store)
             return
         elif recordings:
-            outcomes, found, devices = warm_recordings(run, recordings, targets)
-            if not check and run.cluster is None:
-                from gpucache.serve.recorded_questions import keep_rows
-
-                keep_rows(run.open_stores(settings), found, devices, targets)
+            outcomes = _warm_recordings(run, recordings, targets)
         else:
-            outcomes = _warm_programs(run, read_programs(named), targets, next(iter(profiles), None))
+            outcomes = _warm_programs(
+                run, read_programs(named), targets, next(iter(profiles), None), shared=shared
+            )
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
     if outcomes or not (misses or recordings):
@@ -244,9 +242,14 @@ def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[Warm
 
 
 def _warm_programs(
-    run: "Warming", specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None
+    run: "Warming",
+    specs: "list[ProgramSpec]",
+    targets: tuple[str, ...],
+    profile: Path | None,
+    *,
+    shared: bool,
 ) -> "list[WarmOutcome]":
-    """Warm programs that were read."""
+    """Warm programs that were read; a shared cache, which is for images, then answers their first start."""
     from gpucache.assembly import remember_targets
     from gpucache.engine.warm.run import warm_programs
     from gpucache.units import format_list
@@ -258,6 +261,26 @@ def _warm_programs(
     outcomes, here = warm_programs(run, specs, targets, profile)
     if profile is None and not run.check and run.cluster is None:
         remember_targets(run.settings, here.devices)
+        if shared and any(device.backend == "opencl" for device in here.devices):
+            from gpucache.engine.warm.plan import plan_warm
+            from gpucache.serve.foreseen import keep_named
+
+            items = plan_warm(specs, here.devices, targets, run.backends)
+            keep_named(run.open_stores(run.settings), items, here.devices)
+    return outcomes
+
+
+def _warm_recordings(
+    run: "Warming", recordings: Sequence[Path], targets: Sequence[str]
+) -> "list[WarmOutcome]":
+    """Warm recordings; the cache then answers their programs' first start."""
+    from gpucache.engine.warm.run import warm_recordings
+
+    outcomes, found, devices = warm_recordings(run, recordings, targets)
+    if not run.check and run.cluster is None:
+        from gpucache.serve.foreseen import keep_recorded
+
+        keep_recorded(run.open_stores(run.settings), found, devices, targets)
     return outcomes
 
 

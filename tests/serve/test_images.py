@@ -31,6 +31,21 @@ except cl.RuntimeError as error:
     out = error.code
 print(out)
 """
+_SCALE = """
+#ifndef FACTOR
+#define FACTOR 3
+#endif
+kernel void scale(global float *a) { a[get_global_id(0)] *= FACTOR; }
+"""
+_BUILDS = """
+import sys, warnings
+import pyopencl as cl
+warnings.simplefilter("ignore")
+platform = next(each for each in cl.get_platforms() if each.name.startswith("Intel"))
+context = cl.Context(platform.get_devices()[:1])
+program = cl.Program(context, open(sys.argv[1]).read()).build(list(filter(None, sys.argv[2:])))
+print(program.get_info(cl.program_info.KERNEL_NAMES))
+"""
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -48,6 +63,13 @@ class Image:
         recorded = self._gpucache("record", "-o", recording, "--", *command)
         assert recorded.returncode == 0, recorded.stderr
         warmed = self._gpucache("--root", self.root, "warm", "--shared", "--recording", recording, *options)
+        assert warmed.returncode == 0, warmed.stdout + warmed.stderr
+
+    def warm_source(self, source: Path, *options: str) -> None:
+        """Fill the cache from a source."""
+        warmed = self._gpucache(
+            "--root", self.root, "warm", "--shared", source, "--target", "opencl:intel", *options
+        )
         assert warmed.returncode == 0, warmed.stdout + warmed.stderr
 
     def alone(self, command: Sequence[object]) -> str:
@@ -142,6 +164,21 @@ def test_a_program_with_marks_against_caches_hits_from_its_recording(image: Imag
     assert sorted((image.root / "v1" / "rows").iterdir()) == rows
     assert image.start(command) == (alone, True)
     assert not root.exists()
+
+
+@pytest.mark.parametrize("words", [("",), ("-DFACTOR=2", "-cl-fast-relaxed-math")])
+def test_a_source_that_was_warmed_hits_in_a_pyopencl_program(
+    image: Image, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """With PyOpenCL's directory among the options and its mark in the source, and only with these options."""
+    source = tmp_path / "scale.cl"
+    source.write_text(_SCALE)
+    image.warm_source(source, *(f"--option={word}" for word in words if word))
+    command = (sys.executable, "-c", _BUILDS, source)
+    assert image.start((*command, *words)) == (image.alone((*command, *words)), True)
+    marked = {"PYOPENCL_NO_CACHE": "0", "XDG_CACHE_HOME": str(tmp_path / "pyopencl")}
+    assert image.start((*command, *words), **marked)[1]
+    assert not image.start((*command, *words, "-DOTHER"))[1]
 
 
 def _changed(include: Path) -> None:

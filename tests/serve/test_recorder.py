@@ -12,8 +12,8 @@ from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
+from gpucache.serve.foreseen import asked_again
 from gpucache.serve.opencl import OpenCL
-from gpucache.serve.recorded_questions import asked_again
 from gpucache.serve.recorder import Recorder
 from gpucache.serve.server import Reply, serve
 from gpucache.serve.wire import Fields, Kind, WireError, number

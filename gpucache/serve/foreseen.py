@@ -1,20 +1,22 @@
-"""Questions in a recording, and the rows with which a root answers them at the first start of a program.
+"""Questions that programs will ask, and the rows with which a root answers them at their first start.
 
-Owns which fields of a request are kept: those that an index compares. All that a process has of its own, such
-as its environment and the places of libraries, is left out, and is this machine's when it is asked again.
+They were recorded, or are those of PyOpenCL and of a C program for a source that was named. Owns which fields
+of a request are recorded: those that an index compares. All that a process has of its own, such as its
+environment and the places of libraries, is left out, and is this machine's when it is asked again.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from gpucache.backends.opencl.options import pyopencl_include_dirs
 from gpucache.engine.machine import select_target
 from gpucache.engine.stores import Stores
-from gpucache.engine.warm.plan import retargeted
+from gpucache.engine.warm.plan import WarmItem, retargeted
 from gpucache.errors import GpucacheError, SourceError
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import digest
-from gpucache.model import Device, Target
+from gpucache.model import Checks, Device, Target
 from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
 from gpucache.recording.reading import RecordingFolder
 from gpucache.serve.devices import LABELS, Devices
@@ -25,6 +27,8 @@ from gpucache.serve.opencl import DEFEATER
 from gpucache.serve.questions import Questions
 from gpucache.serve.wire import Fields, Kind, WireError
 
+_MARK = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;" % (b"0" * 32)
+"""As ``DEFEATER`` finds it, for every start."""
 _VERSION, _LIBRARY, _HEADERS = 3, 4, 7
 """The places of fields in a question to NVRTC."""
 Retargeting = tuple[str, str] | None
@@ -45,7 +49,7 @@ def recorded(kind: Kind, question: Sequence[bytes]) -> tuple[Question, bytes] | 
     return Question(int(kind), _text(question[1]), fields, digest(source)), source
 
 
-def keep_rows(
+def keep_recorded(
     stores: Stores, folders: Sequence[RecordingFolder], devices: Sequence[Device], targets: Sequence[str]
 ) -> None:
     """Have the user's root answer all questions of some recordings that it has the entries for."""
@@ -61,6 +65,35 @@ def keep_rows(
                     call = read_call(Fields(fields), build.file_name) if made_up else None
                     questions.add(kind, fields, call)
     questions.keep_rows()
+
+
+def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Device]) -> None:
+    """Have the user's root answer programs that build named sources with exactly their options.
+
+    Not programs of NVRTC, whose file names are in their keys.
+    """
+    questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
+    for item in items:
+        request = item.request
+        if request is None or request.target.backend != "opencl" or request.checks is not Checks.NONE:
+            continue
+        source, options = request.program.source, " ".join(request.options)
+        ours = [" ".join(filter(None, (options, "-I", folder))) for folder in pyopencl_include_dirs()]
+        asked = [(options, source), *((one, source + mark) for one in ours for mark in (b"", _MARK))]
+        for device in (device for device in devices if device.target == request.target):
+            for spelled, text in asked:
+                question = Question(
+                    Kind.BUILD, request.cwd, ("", "", "", spelled, "", "1", *_facts(device)), ""
+                )
+                with suppress(WireError):
+                    questions.add(*asked_again(question, text, [device], os.environ))
+    questions.keep_rows()
+
+
+def _facts(device: Device) -> tuple[str, ...]:
+    """The fields of a device in a question."""
+    now = dict(device.toolchain.fields) if device.toolchain else {}
+    return next(iter(device.files), ""), *(now.get(label, "") for label in LABELS)
 
 
 def _targets(recorded: str, devices: Sequence[Device], texts: Sequence[str]) -> Iterator[Retargeting]:
@@ -102,9 +135,7 @@ def _put_devices(fields: list[bytes], devices: Sequence[Device]) -> bool:
         found = _device(facts, devices)
         if found is None or not found.files:
             return False
-        now = dict(found.toolchain.fields) if found.toolchain else {}
-        values = (found.files[0], *(now.get(label, "") for label in LABELS))
-        fields[at : at + DEVICE_FIELDS] = map(os.fsencode, values)
+        fields[at : at + DEVICE_FIELDS] = map(os.fsencode, _facts(found))
     return True
 
 
