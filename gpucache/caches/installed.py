@@ -21,6 +21,7 @@ def versions(name: str) -> frozenset[str]:
     return frozenset(one.version for one in _installed(name) if one.version)
 
 
+@cache
 def places(name: str) -> frozenset[str]:
     """The directories in which a package is installed; empty if there are none. Raises nothing."""
     return frozenset(str(one.locate_file("")) for one in _installed(name))
