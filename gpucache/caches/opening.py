@@ -15,7 +15,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, System
 from gpucache.caches.places import XDG
 from gpucache.caches.portable import Moving
-from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
+from gpucache.caches.registry import ALL, SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
 
 
@@ -49,14 +49,16 @@ def first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[C
                 break
 
 
-def make_folder_of_all(environ: Mapping[str, str]) -> None:
-    """Create the user's directory of all caches, as filling most of them would; raises nothing.
+def make_folder_of_all(environ: Mapping[str, str], names: Collection[str]) -> None:
+    """Create the user's directory of all caches, as filling several would, or if programs of one look
+    elsewhere until it exists; so its place is asked for afterwards. Raises nothing."""
+    from gpucache.caches.systems import PLACES
 
-    OpenCV looks elsewhere if there is none, so its place is asked for afterwards.
-    """
-    above = environ.get(XDG) or str(Path(environ.get("HOME") or os.devnull, ".cache"))
-    with suppress(OSError):
-        Path(above).mkdir(0o700, parents=True, exist_ok=True)
+    of_some = any(PLACES[name].needs_folder_of_all for name in names if name in PLACES)
+    if of_some or len(names) > 1 or ALL in names:
+        above = environ.get(XDG) or str(Path(environ.get("HOME") or os.devnull, ".cache"))
+        with suppress(OSError):
+            Path(above).mkdir(0o700, parents=True, exist_ok=True)
 
 
 def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:

@@ -231,6 +231,8 @@ class Places:
     place: ClassVar[Place]
     tracing: ClassVar[Mapping[str, str]] = {}
     """The variables that make programs log hits and misses."""
+    needs_folder_of_all: ClassVar[bool] = False
+    """Whether programs look elsewhere if the user's directory of all caches does not exist."""
     driver: ClassVar[bool] = False
     """Whether a driver owns it, below every program and all other caches."""
     unseen: ClassVar[str] = ""

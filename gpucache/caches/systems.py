@@ -476,6 +476,7 @@ class OpenCVPlaces(Places):
     title = "OpenCV OpenCL cache"
     owner = "OpenCV"
     unseen = "a changed byte inside a binary"
+    needs_folder_of_all = True
     place = Place(
         (Var(_OPENCV_DIRECTORY), *cached("opencv")),
         off={_OPENCV_SWITCH: ("0", "false")},

@@ -55,8 +55,8 @@ def open_to_fill(texts: Sequence[str], folder: Path | None, *, dry_run: bool) ->
     if folder is not None:
         environ |= KnownCaches(environ).variables(folder.absolute())
         settings = read_settings(environ)
-    elif not dry_run and (len(texts) > 1 or {ALL, "opencv"} & {*texts}):
-        make_folder_of_all(environ)
+    elif not dry_run:
+        make_folder_of_all(environ, texts)
     caches: dict[str, Cache] = {}
     for text in texts or (OWN,):
         name, place = split(text, must_exist=False)
