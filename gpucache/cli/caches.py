@@ -85,9 +85,13 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
 
 def require_named(opened: Opened, texts: Sequence[str]) -> None:
-    """Raise UsageError for a system or a root that was named, if none of its places exists."""
+    """Raise UsageError for a system or a root that was named, if none of its places exists.
+
+    Our own root is named by --root and GPUCACHE_DIR where it is among the caches, also among all.
+    """
     root = opened.settings.root_origin if opened.settings.root_origin in ("--root", "GPUCACHE_DIR") else ""
-    for name in dict.fromkeys(text for text in texts or (OWN,) * bool(root) if text != ALL and is_name(text)):
+    own = (OWN,) * (bool(root) and (not texts or ALL in texts))
+    for name in dict.fromkeys((*own, *(text for text in texts if text != ALL and is_name(text)))):
         places = [cache.location().root for cache in opened.caches if cache.name == name]
         if places and not any(map(os.path.lexists, places)):
             check = root if name == OWN else ""

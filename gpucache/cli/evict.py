@@ -80,6 +80,9 @@ def evict(
     GPUCACHE_READ_ONLY and GPUCACHE_SYSTEM_DIRS, and from where the cache is mounted read-only, are not
     recorded: give such readers a root made by warm --shared.
 
+    Exit 2 also means that a cache or an entry which was named, or the directory of --root or GPUCACHE_DIR,
+    does not exist, so that a timer does not stay green over a mistyped one.
+
     With several caches, --max-size limits their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
     removals follow their owner's rules and locks; files whose names are not the owner's are left alone.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.caches.registry import OWN, load_system
+from gpucache.caches.registry import ALL, OWN, load_system
 from gpucache.cli import streams
 from gpucache.cli.caches import (
     cache_option,
@@ -158,8 +158,8 @@ def inspect(
 def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
     """The caches that are named; a root that does not exist yet is asked only for reasons."""
     opened = open_named(names)
-    if not (names or why):
-        require_named(opened, names)
+    if not why and (ALL in names or not names):
+        require_named(opened, tuple(filter(ALL.__eq__, names)))
     return opened
 
 

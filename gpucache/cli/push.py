@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish, open_named, open_store
+from gpucache.cli.caches import finish, open_named, open_store, require_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName, flag, valued
 from gpucache.cli.stores import refuse_stores, store_options
@@ -87,6 +87,7 @@ def push(
             if made:
                 given().say(f"gpucache: {MADE.format(own, signing.public.text)}")
             selected = opened.select(what)
+            require_named(opened, cache)
             for outcome in summary.of(
                 send(
                     selected,

@@ -83,7 +83,14 @@ def test_what_other_users_may_hit_stays(run: Run, cache: Path, outdated: str, op
     assert run("--json", "evict", option).document["outcomes"] == []
 
 
-@pytest.mark.parametrize("line", ["inspect", "verify", "evict --max-size 5G", "evict --stale"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "inspect", "inspect --list", "inspect --cache all", "verify", "verify --cache all",
+        "evict --max-size 5G", "evict --stale", "evict --cache all --max-size 5G", "push store",
+        "push store --cache all",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("named", ["--root", "GPUCACHE_DIR"])
 def test_a_root_that_was_mistyped_is_an_error(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, named: str

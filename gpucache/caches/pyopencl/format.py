@@ -244,7 +244,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))
 
     def beside(self) -> Iterator[Checked]:
-        """An abandoned lock, directories of other Pythons, and other files among the entries."""
+        """An abandoned lock, and other files among the entries."""
         if not locations.python_of(self.root.name):  # each is reported on its own there
             yield from self._strangers()
         yield from (one for one in self.unread() if locations.is_key(Path(one.entry).name))
@@ -275,10 +275,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return files.open_folder(self.root, *(() if path == self.root else (path.name,)))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove an abandoned lock, an obstacle to an entry, or an empty directory; nothing else."""
+        """Remove an abandoned lock, or an obstacle to an entry; nothing else."""
         path = Path(checked.entry)
-        if locations.python_of(path.name):
-            return checked.fixed() if _remove_empty(path) else checked
         with suppress(OSError, HeldError), self._opened(path.parent) as folder:
             if path.name == locations.LOCK:
                 return checked.fixed() if locks.free_stale(folder, self.now_ns) else checked
@@ -356,18 +354,11 @@ def _remove_empty(folder: Path) -> bool:
 
 
 def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
-    """The lock, directories of other Pythons, and other files among the entries; raises OSError."""
-    python, own_python = locations.python_of(root.path.name), locations.own_python()
+    """The lock, and other files among the entries; raises OSError."""
+    python = locations.python_of(root.path.name)
     age = locks.age_ns(root, clock)
     if age is not None:
         yield root.path / locations.LOCK, locks.problem(root, age)
-    if python and python != own_python:
-        detail = (
-            f"only programs of Python {python} use it, and this is {own_python}: after an upgrade nothing "
-            "does; unless a Python of that version is in use, run "
-            f"'gpucache evict --cache pyopencl:{root.path} --all'"
-        )
-        yield root.path, Problem(FindingKind.ORPHAN, detail)
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
         with suppress(OSError):
             if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):
