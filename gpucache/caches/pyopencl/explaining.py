@@ -2,25 +2,24 @@
 
 Computes the MD5 that names an entry as PyOpenCL does: of the source, of the options joined by spaces as they
 were given, and of device and version, none of which an entry stores. So ``-DN=4`` and ``-D N=4`` have two
-keys, and every spelling of the wanted options is tried. For an entry of the same source with another key,
-the options that its log names and the versions of PyOpenCL are tried, so that the difference is known, not
-guessed. Source: ``get_cache_key`` and ``get_device_cache_id`` in ``pyopencl/cache.py``,
-``_process_build_options`` in ``pyopencl/__init__.py``, ``pyopencl/version.py``. PyOpenCL is found, never
-imported. Must not change anything.
+keys. For an entry of the same source with another key, the options that its log names are tried, so that the
+difference is known, not guessed. Source: ``get_cache_key`` and ``get_device_cache_id`` in
+``pyopencl/cache.py``, ``_process_build_options`` in ``pyopencl/__init__.py``, ``pyopencl/version.py``.
+PyOpenCL is found, never imported. Must not change anything.
 """
 
 import hashlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
 from gpucache.payload.source import kernel_names
-from gpucache.units import format_age, format_size, printable
+from gpucache.units import format_size, printable
 
 FORCED = "PYOPENCL_BUILD_OPTIONS"
 LABELS = (
@@ -54,15 +53,8 @@ FIELDS: Mapping[str, str] = {
     "folder": "the program's current directory, where PyOpenCL looks for headers first; else gpucache's",
 }
 _VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,5})[a-z0-9]{0,16}")
-_YEARS = range(2022, 2031)
 _OCLGRIND = ("-D", "PYOPENCL_USING_OCLGRIND")
 _OWN_FOLDER = re.compile(r'"?.*[/\\]pyopencl[/\\]cl"?')
-_TAKING = ("-D", "-U", "-I")
-"""Options whose argument may follow them directly or as a separate word."""
-_EACH_ALONE = 5
-"""With up to this many, every mixture of the two forms is tried; with more, all joined and all split."""
-_SOLVED = 64
-"""How many entries of the same source have their keys tried."""
 _COMPARED, _LINES = 500, 2000
 """How many entries of other sources are compared, and lines of each."""
 _ALIKE = 0.5
@@ -90,21 +82,12 @@ class DeviceIdentity(NamedTuple):
 
 def key_of(source: bytes, options: Sequence[str], device: DeviceIdentity, version: tuple[int, ...]) -> str:
     """The key of a source with all options of a build, as 32 lower-case hex digits."""
-    return _Keyed(source, " ".join(options))(device, version)
-
-
-class _Keyed:
-    """The keys of one source with its options, for any device and version."""
-
-    def __init__(self, source: bytes, options: str) -> None:
-        self._begun = hashlib.md5(source, usedforsecurity=False)
-        self._begun.update(options.encode("utf-8", "surrogateescape"))
-
-    def __call__(self, device: DeviceIdentity, version: tuple[int, ...]) -> str:
-        platform, vendor, *others = device
-        hasher = self._begun.copy()
-        hasher.update(str((version, vendor, platform, *others)).encode("utf-8", "surrogateescape"))
-        return hasher.hexdigest()
+    platform, vendor, *others = device
+    texts = (" ".join(options), str((version, vendor, platform, *others)))
+    hasher = hashlib.md5(source, usedforsecurity=False)
+    for one in texts:
+        hasher.update(one.encode("utf-8", "surrogateescape"))
+    return hasher.hexdigest()
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
@@ -161,39 +144,6 @@ def include_path(options: Sequence[str]) -> Options:
     return tuple(folder for folder in found if folder)
 
 
-def readings(given: Options) -> tuple[Options, ...]:
-    """Every list of options that a program may have given, the requested one first.
-
-    A text is split as a shell would; directories with spaces may be quoted or not.
-    """
-    found = [given]
-    with suppress(ValueError):  # an open quote, which a list of options may have
-        words = tuple(word for text in given for word in shlex.split(text))
-        kept = tuple(word for text in given for word in shlex.split(text, posix=False))
-        quoted = tuple(f'"{word}"' if " " in word else word for word in words)
-        found = [words, given] if len(given) == 1 else [given]
-        for one in (words, kept, quoted):
-            found += _mixtures(one)
-    return tuple(dict.fromkeys(found))
-
-
-def _mixtures(words: Options) -> Iterator[Options]:
-    """The words with each argument in one word with its option, and in two."""
-    forms: list[tuple[Options, ...]] = []
-    rest = iter(words)
-    for word in rest:
-        flag, argument = (word, next(rest, "")) if word in _TAKING else (word[:2], word[2:])
-        if flag not in _TAKING or not argument:
-            forms.append(((word,),))
-        else:
-            forms.append(((flag + argument,), (flag, argument)))
-    if sum(len(form) > 1 for form in forms) <= _EACH_ALONE:
-        mixtures: Iterable[tuple[Options, ...]] = product(*forms)
-    else:
-        mixtures = (tuple(form[index] for form in forms) for index in (0, -1))
-    yield from (tuple(word for form in mixture for word in form) for mixture in mixtures)
-
-
 # The question.
 
 
@@ -202,8 +152,8 @@ class Question:
     """A program as it is built now."""
 
     source: bytes
-    options: tuple[Options, ...]
-    """The lists that a program may have given, as their spelling enters the key; the requested one first."""
+    options: Options
+    """As their spelling enters the key."""
     devices: tuple[DeviceIdentity, ...]
     version: tuple[int, ...]
     """Empty without a device, when no key is computed."""
@@ -219,7 +169,7 @@ class Question:
         key: str = "",
     ) -> Reach:
         """A result."""
-        given = f" with {' '.join(self.options[0])}" if self.options[0] else ""
+        given = f" with {' '.join(self.options)}" if self.options else ""
         words = f"source of {format_size(len(self.source))}{given}{f' for {device.name}' if device else ''}"
         return Reach(locations.NAME, words, verdict, detail, differences, key)
 
@@ -233,12 +183,19 @@ def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Q
     version = (_text(named) if named is not None else _installed_version()) if devices else ""
     return Question(
         source=source,
-        options=readings(tuple(map(_text, wanted.get("options", ())))),
+        options=_split(tuple(map(_text, wanted.get("options", ())))),
         devices=devices,
         version=version_numbers(version) if version else (),
         environ=environ,
         folder=folder if place is None else folder / _text(place),
     )
+
+
+def _split(given: Options) -> Options:
+    """The options of a program; a single text is split as a shell would."""
+    with suppress(ValueError):  # an open quote
+        return tuple(shlex.split(given[0])) if len(given) == 1 else given
+    return given
 
 
 def _devices(given: Options) -> tuple[DeviceIdentity, ...]:
@@ -278,7 +235,7 @@ def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterat
         for device in question.devices:
             yield _answer(question, folder, device, clock)
         if not question.devices:
-            yield _of_source(question, folder)
+            yield _missed(question, folder, None, question.options)
 
 
 def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock) -> Reach:
@@ -286,93 +243,53 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
     if owner := _LEFT_TO_DRIVER.get(device.platform_name):
         detail = f"PyOpenCL leaves programs for {device.platform_name} to {owner}"
         return question.reach(device, Verdict.NOT_CONSULTED, detail)
-    spelled = [all_options(one, device, question.environ) for one in question.options]
+    options = all_options(question.options, device, question.environ)
     with suppress(OSError), files.open_folder(path) as root:
         age = locks.age_ns(root, clock)
         if age is not None and age > locks.STALE_NS:
-            detail = (
-                f"PyOpenCL's lock was left behind {format_age(age)} ago, so that the program waits 60 s and "
-                "then dies; run 'gpucache verify --cache pyopencl --repair'"
-            )
-            return question.reach(device, Verdict.NOT_CONSULTED, detail)
-        for options in spelled:
-            key = key_of(question.source, options, device, question.version)
-            with suppress(FileNotFoundError), root.folder(key) as inner:
-                found = _served(question, device, key, inner, options)
-                if options == spelled[0]:
-                    return found
-                how = f", where the program gives its options as {' '.join(options)!r}"
-                return replace(found, detail=found.detail + how)
-    return _missed(question, path, device, spelled)
+            return question.reach(device, Verdict.NOT_CONSULTED, locks.problem(root, age).detail)
+        key = key_of(question.source, options, device, question.version)
+        with suppress(FileNotFoundError), root.folder(key) as inner:
+            return _served(question, device, key, inner, options)
+    return _missed(question, path, device, options)
 
 
-def _of_source(question: Question, path: Path) -> Reach:
-    """The result from a source alone."""
-    same = _same(question, path)
-    if not same:
-        return _other(question, path, None)
-    detail = (
-        f"the source is stored {_times(same)}, but an entry stores neither options "
-        f"nor device; give device={'/'.join(LABELS)} to have the key made "
-        "('gpucache devices --json' shows these texts under toolchain)"
-    )
-    wanted = " ".join(question.options[0])
-    differences = _differences(same[0].options, wanted) if wanted else ()
-    return question.reach(None, Verdict.OPAQUE_KEY, detail, differences, same[0].key)
-
-
-def _missed(question: Question, path: Path, device: DeviceIdentity, spelled: Sequence[Options]) -> Reach:
-    """The difference from an entry of the same source to an unstored build; else a note instead."""
-    same = _same(question, path)
+def _missed(question: Question, path: Path, device: DeviceIdentity | None, options: Options) -> Reach:
+    """The difference of a build from the entry of its source that is nearest to it."""
+    same = [one for one in _stored(path) if one.source == question.source]
     if not same:
         return _other(question, path, device)
-    wanted, asked = " ".join(spelled[0]), bool(question.options[0])
-    key, options, version = _solved(same, question, spelled, device)
-    if not version:  # device or driver differs, or options that are not in a log
-        key, logged = same[0].key, same[0].options
-        differences = _differences(logged, wanted) if asked else ()
-        if differences:
-            why = f"{_other_options(differences[0])}, and perhaps for another device, driver or PyOpenCL"
-        elif logged is not None and asked:
-            why = "with these options: device, driver or PyOpenCL differ, which an entry does not store"
-        else:
-            why = "options, device, driver or PyOpenCL differ, which an entry does not store"
-        detail = f"the source is stored {_times(same)}, but {why}"
-        return question.reach(device, Verdict.KEY_CHANGED, detail, differences, key)
-    differences = _differences(options, wanted)
-    parts = []
-    hint = ""
-    if differences and _only_folder(differences[0]):
-        parts.append("the -I directory that PyOpenCL adds differs, as with another virtual environment")
-    elif differences:
-        parts.append(_other_options(differences[0]))
-        if not asked:
-            hint = f"; give the program's options with options=, such as '{options}'"
-            differences = ()
-    if version != question.version:
-        made, now = (".".join(map(str, one)) for one in (version, question.version))
-        parts.append(f"made by PyOpenCL {made}")
-        differences += (Difference("PyOpenCL", made, now),)
-    detail = f"it is stored, but {' and '.join(parts)}{hint}"
-    return question.reach(device, Verdict.KEY_CHANGED, detail, differences, key)
+    wanted = " ".join(options)
+    logged = (one for one in same if one.options is not None)
+    solved = (one for one in logged if device and _key_with(question, one.options or "", device) == one.key)
+    alone = next(solved, None)  # nothing else differs
+    near = alone or same[0]
+    unlike = near.options is not None and near.options != wanted and bool(alone or question.options)
+    told = _other_options(near.options or "", wanted) if unlike else ""
+    if alone and not question.options:
+        told += f"; give the program's options with options=, such as '{near.options}'"
+    elif not alone:
+        rest = "" if unlike or (near.options is not None and question.options) else "options, "
+        told += (
+            f"{', or ' if told else ''}{rest}device, driver or PyOpenCL differ, which an entry does not store"
+        )
+    if device is None:
+        told += "; give device= to have the key made ('gpucache devices --json' shows it under toolchain)"
+    differences = (Difference("options", near.options, wanted),) if unlike and question.options else ()
+    verdict = Verdict.KEY_CHANGED if device else Verdict.OPAQUE_KEY
+    return question.reach(device, verdict, f"the source is stored, but {told}", differences, near.key)
 
 
-def _solved(
-    same: Sequence[_Stored], question: Question, spelled: Iterable[Options], device: DeviceIdentity
-) -> tuple[str, str, tuple[int, ...]]:
-    """Key, options and PyOpenCL version of the entry with the fewest changes; empty if there is none."""
-    keys = {one.key for one in same[:_SOLVED]}
-    logged = (one.options for one in same[:_SOLVED] if one.options is not None)
-    joined = dict.fromkeys([*map(" ".join, spelled), *logged])
-    pairs = [(year, minor) for year in _YEARS for minor in range(1, 5)]
-    others = (*pairs, *((*pair, patch) for pair in pairs for patch in range(10)))
-    for versions in ((question.version,), others):
-        for options in joined:
-            keyed = _Keyed(question.source, options)
-            for version in versions:
-                if (key := keyed(device, version)) in keys:
-                    return key, options, version
-    return "", "", ()
+def _key_with(question: Question, options: str, device: DeviceIdentity) -> str:
+    return key_of(question.source, (options,), device, question.version)
+
+
+def _other_options(stored: str, wanted: str) -> str:
+    """How a stored entry's options differ from the requested ones, as a clause."""
+    left, right = (Counter(text.replace('"', "").split(" ")) for text in (stored, wanted))
+    more, less = (" ".join((one - other).elements()) for one, other in ((left, right), (right, left)))
+    told = [*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])]
+    return f"with other options ({', '.join(told) or 'the same in another order'})"
 
 
 def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Reach:
@@ -405,10 +322,6 @@ def _stored(path: Path) -> Iterator[_Stored]:
                 yield _Stored(key, source, options)
 
 
-def _same(question: Question, path: Path) -> list[_Stored]:
-    return [one for one in _stored(path) if one.source == question.source]
-
-
 def _alike(stored: bytes, wanted: bytes) -> float:
     """The share of lines that two sources have in common, from 0 to 1; 1 also with equal first kernels."""
     first = next(kernel_names(wanted), None)
@@ -424,37 +337,6 @@ def _first_difference(stored: bytes, wanted: bytes) -> Difference:
     number = next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
     one, other = (printable(lines[number]) if number < len(lines) else None for lines in (left, right))
     return Difference(f"source, line {number + 1}", one, other)
-
-
-def _differences(stored: str | None, wanted: str) -> tuple[Difference, ...]:
-    """The options as a difference; none if an entry does not name them."""
-    return () if stored is None or stored == wanted else (Difference("options", stored, wanted),)
-
-
-def _only_folder(options: Difference) -> bool:
-    """Whether two lists of options differ only in the directory of PyOpenCL's own headers."""
-    left, right = _words(options)
-    return len(left) == len(right) and all(
-        one == other or (one.endswith("/pyopencl/cl") and other.endswith("/pyopencl/cl"))
-        for one, other in zip(left, right, strict=True)
-    )
-
-
-def _other_options(options: Difference) -> str:
-    """How a stored entry's options differ from the requested ones, as a clause."""
-    stored, wanted = map(Counter, _words(options))
-    more, less = (" ".join((one - other).elements()) for one, other in ((stored, wanted), (wanted, stored)))
-    told = [*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])]
-    return f"with other options ({', '.join(told) or 'the same in another order'})"
-
-
-def _words(options: Difference) -> tuple[list[str], list[str]]:
-    left, right = ([part.strip('"') for part in (text or "").split(" ")] for text in options[1:3])
-    return left, right
-
-
-def _times(same: Sequence[_Stored]) -> str:
-    return "once" if len(same) == 1 else f"{len(same)} times"
 
 
 # An entry with the requested key.

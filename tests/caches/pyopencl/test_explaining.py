@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
-from gpucache.caches.pyopencl.explaining import all_options, key_of, readings, version_numbers
+from gpucache.caches.pyopencl.explaining import all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
 from tests.caches.pyopencl.build import (
@@ -52,42 +52,16 @@ def test_options_in_one_text(root: Path) -> None:
     assert _ask(root, options=b"-DX=1 '-DY=a b'").verdict is Served.HIT
 
 
-@pytest.mark.parametrize(
-    "given",
-    [("-DN=4", "-I", "."), ("-D", "N=4", "-I", "."), ("-DN=4", "-I."), ("-DN=4 -I .",), ("-D N=4 -I .",)],
-)
-@pytest.mark.parametrize(
-    "asked", [("-D N=4 -I .",), ("-DN=4 -I .",), ("-D", "N=4", "-I", "."), ("-D N=4", "-I .")]
-)
-def test_options_in_any_spelling(root: Path, given: tuple[str, ...], asked: tuple[str, ...]) -> None:
-    """Options joined or split, in one text or by word, hit what a program built with the same ones."""
-    write(root, keyed(options=given))
-    wanted = {"source": (SOURCE,), "device": (DEVICE_TEXT,), "pyopencl": (VERSION.encode(),)}
-    options = tuple(one.encode() for one in asked)
-    (reach,) = opened(root).explain({**wanted, "options": options})
-    assert (reach.verdict, reach.nearest) == (Served.HIT, keyed(options=given))
-
-
 def test_a_quoted_folder_is_the_folder(root: Path) -> None:
     """A directory with a space, which a program has to quote in a list of options."""
     write(root, keyed(options=["-I", '"a b"']))
-    assert _ask(root, options=b"-I 'a b'").verdict is Served.HIT
+    assert _ask(root, options=b"-I '\"a b\"'").verdict is Served.HIT
 
 
-def test_other_values_are_no_spelling(root: Path) -> None:
-    """Options with another meaning are a changed key."""
+def test_another_spelling_is_another_key(root: Path) -> None:
+    """PyOpenCL puts options into the key as they were given."""
     write(root, keyed(options=["-DN=4"]))
-    assert _ask(root, options=b"-D N=5").verdict is Verdict.KEY_CHANGED
-    assert _ask(root, options=b"-DN =4").verdict is Verdict.KEY_CHANGED
-
-
-def test_many_options_have_few_spellings() -> None:
-    """Of more options than are mixed all are joined, or all are split."""
-    options = tuple(f"-DX{number}" for number in range(40))
-    found = readings(options)
-    assert options in found
-    assert tuple(word for one in options for word in ("-D", one[2:])) in found
-    assert len(found) < 10
+    assert _ask(root, options=b"-D N=4").verdict is Verdict.KEY_CHANGED
 
 
 def test_no_options_are_not_held_against_those_stored(root: Path) -> None:
@@ -129,23 +103,22 @@ def test_other_options_are_named(root: Path) -> None:
     assert reach.verdict is Verdict.KEY_CHANGED
     ((label, left, right),) = [(one.label, one.left, one.right) for one in reach.differences]
     assert (label, "-DX=1" in str(left), "-DX=2" in str(right)) == ("options", True, True)
-    assert reach.detail == "it is stored, but with other options (with -DX=1, without -DX=2)"
+    assert "(with -DX=1, without -DX=2)" in reach.detail
 
 
 def test_another_environment_is_named(root: Path) -> None:
-    """The directory of another PyOpenCL's headers is distinguished from options of one's own."""
+    """The directory of another PyOpenCL's headers is an option that differs."""
     options = ["-DX=1", "-I", "/other/site-packages/pyopencl/cl"]
     write(root, keyed(options=options), told=_logged(" ".join(options)))
-    assert "virtual environment" in _ask(root, options=b"-DX=1").detail
+    assert "with /other/site-packages/pyopencl/cl, without" in _ask(root, options=b"-DX=1").detail
 
 
-def test_another_pyopencl_is_named(root: Path) -> None:
-    """The version of PyOpenCL is found by trying."""
+def test_another_pyopencl_is_among_what_may_differ(root: Path) -> None:
+    """An entry does not store its version."""
     write(root, keyed(version="2025.2.7"))
     reach = _ask(root)
     assert reach.verdict is Verdict.KEY_CHANGED
-    (difference,) = reach.differences
-    assert (difference.label, difference.left, difference.right) == ("PyOpenCL", "2025.2.7", VERSION)
+    assert "device, driver or PyOpenCL differ" in reach.detail
 
 
 def test_another_device_is_what_remains(root: Path) -> None:
