@@ -5,13 +5,14 @@ item has the lightest differing fields; of equally light ones it is the one with
 the first. Must not know any system.
 """
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
@@ -27,7 +28,6 @@ Fields = Mapping[str, Any]
 _COMPARED_CHARS = 300
 _TEXTS_COMPARED = 5000
 _NAMED = 4
-_REPAIR = "run 'gpucache verify --repair'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
     near = nearest(_looks(made, broken), asked, stored, made.compared, made.hinders)
     verdict: Verdict | Served
     if near is None and broken:
-        detail = f"no sound entry is like it, but {len(broken)} cannot be read; {_REPAIR}"
+        detail = f"no sound entry is like it, but {len(broken)} cannot be read; {repair(made.location)}"
         return Reach(made.name, words, Verdict.CORRUPT, detail, nearest=broken[0].key)
     if near is None:
         detail = (
@@ -173,7 +173,7 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
             FindingKind.LOCKED: Verdict.NOT_CONSULTED,
             FindingKind.MISLABELLED: Served.FALSE_HIT if made.serves_others else Verdict.CORRUPT,
         }.get(wrong.kind or FindingKind.CORRUPT, Verdict.CORRUPT)
-        detail = f"it is present, but {wrong.detail}; {wrong.remedy or _REPAIR}"
+        detail = f"it is present, but {wrong.detail}; {wrong.remedy or repair(made.location)}"
     else:
         rest = ", ".join(label for label in made.compared if label not in asked)
         verdict = Served.HIT
@@ -181,6 +181,14 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
         more = f"; {made.served}" if made.served else ""
         detail = f"{key[:12]} has all of it and programs get to it{told}{more}"
     return Reach(made.name, words, verdict, detail, near.differences(asked), key)
+
+
+def repair(location: Location) -> str:
+    """The command that repairs a cache, with its place if no variable leads to it."""
+    by_hand = location.decided_by == "--cache"
+    name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
+    command = f"gpucache verify --repair --cache {name}"
+    return f"run {command}" if "'" in name else f"run '{command}'"
 
 
 def _looks(made: "Format[Any]", broken: list[CacheEntry]) -> Iterator[CacheEntry]:

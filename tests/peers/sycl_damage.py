@@ -19,7 +19,6 @@ class Damage:
 
     do: Callable[[Path, Path], None]
     kind: str
-    words: str
 
 
 def age(path: Path) -> None:
@@ -149,26 +148,26 @@ def evicted_by_hand(group: Path, root: Path) -> None:
 
 
 DAMAGES = (
-    Damage(killed_writer, "locked", "programs write their copy above 0 (now 1)"),
-    Damage(hole, "misplaced", "programs stop looking at 0, which is missing"),
-    Damage(stale_lock, "misplaced", "programs pass this entry over"),
-    Damage(truncated_binary, "truncated", "gets nothing"),
-    Damage(short_binary, "truncated", "less than a header"),
-    Damage(huge_binary, "corrupt", "claims 1152921504606846976 bytes of binary"),
-    Damage(corrupt_payload, "mislabelled", "the driver's error reaches the application"),
-    Damage(another_binary, "mislabelled", "it belongs to another entry"),
-    Damage(huge_source, "corrupt", "std::bad_alloc"),
-    Damage(empty_source, "truncated", "is empty"),
-    Damage(truncated_source, "truncated", "ends within the images"),
-    Damage(flipped_source, "misplaced", "do not hash to the directory"),
-    Damage(no_source, "orphan", "has no .src"),
-    Damage(no_binary, "orphan", "has no .bin"),
-    Damage(copies, "superseded", "a copy of 0"),
-    Damage(eviction_in_progress, "locked", "never evicted again"),
-    Damage(bare_eviction_in_progress, "misplaced", "hangs"),
-    Damage(locked_size, "misplaced", "spins for ever"),
-    Damage(garbage_size, "corrupt", "uncaught exception"),
-    Damage(wrong_size, "orphan", "evicts too early"),
-    Damage(locked_times, "locked", "eviction takes it too early"),
-    Damage(evicted_by_hand, "orphan", "an entry that is gone"),
+    Damage(killed_writer, "locked"),
+    Damage(hole, "misplaced"),
+    Damage(stale_lock, "misplaced"),
+    Damage(truncated_binary, "truncated"),
+    Damage(short_binary, "truncated"),
+    Damage(huge_binary, "truncated"),
+    Damage(corrupt_payload, "mislabelled"),
+    Damage(another_binary, "mislabelled"),
+    Damage(huge_source, "truncated"),
+    Damage(empty_source, "truncated"),
+    Damage(truncated_source, "truncated"),
+    Damage(flipped_source, "misplaced"),
+    Damage(no_source, "orphan"),
+    Damage(no_binary, "orphan"),
+    Damage(copies, "superseded"),
+    Damage(eviction_in_progress, "locked"),
+    Damage(bare_eviction_in_progress, "misplaced"),
+    Damage(locked_size, "misplaced"),
+    Damage(garbage_size, "corrupt"),
+    Damage(wrong_size, "orphan"),
+    Damage(locked_times, "locked"),
+    Damage(evicted_by_hand, "orphan"),
 )

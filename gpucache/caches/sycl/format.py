@@ -19,7 +19,6 @@ SYCL_CACHE_MAX_SIZE set.
 import hashlib
 import os
 import re
-import shlex
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
@@ -42,7 +41,7 @@ from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.sycl.locations import FOLDER, LITTLE_BYTES, MAX_SIZE, Bounds, SyclPlaces
-from gpucache.caches.why import Field, TextsAlike
+from gpucache.caches.why import Field, TextsAlike, repair
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import digest
@@ -503,8 +502,7 @@ class Sycl(SyclPlaces, FilesFormat):
         """The problem of the number that programs take."""
         item = cast("Files", entry.handle)
         found = next(self._of_number(item, self._served(item, stems := _stems(item)), stems), None)
-        found = found or self.unsound(item)
-        return found and found._replace(remedy=found.remedy or fix(self.location))
+        return found or self.unsound(item)
 
     # On the way to another machine.
 
@@ -581,7 +579,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 except FileExistsError as error:
                     remedy = "run it again later"
                     if name in item.seen and self._is_abandoned(item, name):
-                        remedy = fix(self.location)
+                        remedy = repair(self.location)
                     raise HeldError(f"a program may be writing, as {name} exists; {remedy}") from error
             yield
 
@@ -709,14 +707,6 @@ class Sycl(SyclPlaces, FilesFormat):
                     files.overwrite(folder, _SIZE, str(max(0, number + change)).encode(), whole=True)
                     return True
         return False
-
-
-def fix(location: Location) -> str:
-    """The command that repairs a cache, with its place if no variable leads to it."""
-    by_hand = location.decided_by == "--cache"
-    name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
-    command = f"gpucache verify --repair --cache {name}"
-    return f"run {command}" if "'" in name else f"run '{command}'"
 
 
 def _used_ns(item: Files, stem: str) -> int:
