@@ -20,7 +20,7 @@ import pickletools
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
@@ -103,14 +103,15 @@ def unfollowed(source: bytes) -> tuple[str, ...]:
 # The record of the build.
 
 _OPTIONS = re.compile(r"^Options used by backend compiler: (.{0,65536})$", re.MULTILINE)
-_CLASS = object()
-_MODULE, _NAME = "pyopencl.cache", "_SourceInfo"
-_EMPTY: Mapping[str, Callable[[], object]] = {
-    "NONE": lambda: None,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-}
+_CLASS = ["pyopencl.cache", "_SourceInfo"]
+_OPCODES = {
+    "GLOBAL": "C", "STACK_GLOBAL": "C", "EMPTY_TUPLE": ")", "NEWOBJ": "O", "EMPTY_DICT": "D", "MARK": "(",
+    "BINUNICODE": "u", "SHORT_BINUNICODE": "u", "BINUNICODE8": "u", "BINFLOAT": "f", "NONE": "n",
+    "EMPTY_LIST": "L", "TUPLE3": "3", "APPEND": "a", "APPENDS": "A", "SETITEMS": "S", "BUILD": "B",
+    "STOP": ".",
+}  # fmt: skip
+_INFO = re.compile(r"C\)OD\(uL(?:ufu3a|\((?:ufu3)+A)*u[un]SB\.")
+"""The opcodes of an instance with a list of triples and a text or None, in the letters of ``_OPCODES``."""
 
 
 class EndedError(FormatError):
@@ -139,12 +140,6 @@ class Info(NamedTuple):
         return match[1] if match is not None and match[1].isprintable() else None
 
 
-class _Instance:
-    """An instance of the class, with its state once that is given."""
-
-    state: object = None
-
-
 def info_of(inner: Folder) -> Info:
     """The entry's record of its build; raises FormatError, OSError."""
     return read_info(files.read(inner, INFO, _LARGEST_INFO_BYTES))
@@ -155,7 +150,7 @@ def read_info(data: bytes) -> Info:
     EndedError if it is cut."""
     stream = io.BytesIO(data)
     try:
-        made = _value(stream)
+        parts = _parts(stream)
     except FormatError:
         raise
     except Exception as error:  # the opcodes of arbitrary bytes raise any exception
@@ -163,78 +158,40 @@ def read_info(data: bytes) -> Info:
         if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
             raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
         raise FormatError(f"info is not of PyOpenCL's form ({said or type(error).__name__})") from error
-    state = made.state if isinstance(made, _Instance) else None
-    if not isinstance(state, dict) or set(state) != {"dependencies", "log"}:
+    held = [value for letter, value in parts if letter in "ufn"]
+    formed = _INFO.fullmatch("".join(letter for letter, _ in parts)) is not None
+    if not formed or (held[0], held[-2]) != ("dependencies", "log"):
         raise FormatError("info contains something other than the dependencies and the log of a build")
-    dependencies, log = state["dependencies"], state["log"]
-    if not isinstance(dependencies, list) or not isinstance(log, str | None):
-        raise FormatError("info has dependencies or a log of a different type than PyOpenCL writes")
-    for one in dependencies:
-        if not isinstance(one, tuple) or list(map(type, one)) != [str, float, str]:
-            raise FormatError("info has a dependency that is not a path, a time and a checksum")
-    return Info(tuple(Dependency(*one) for one in dependencies), log or "")
+    values, log = held[1:-2], held[-1]
+    triples = zip(values[::3], values[1::3], values[2::3], strict=True)
+    return Info(tuple(Dependency(*one) for one in triples), log or "")
 
 
-def _value(stream: io.BytesIO) -> Any:
-    """Evaluate a pickle made of data and the one class alone; may raise anything."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[object, Any] = {}
+def _parts(stream: io.BytesIO) -> list[tuple[str, Any]]:
+    """The opcodes of a pickle that is made of data and the one class alone, with their values; may raise
+    anything."""
+    parts: list[tuple[str, Any]] = []
+    memo: dict[object, tuple[str, Any]] = {}
     for step, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         name = opcode.name
         if step >= _STEPS:
             raise FormatError("info has more parts than are read")
-        if name == "STOP":
-            (value,) = stack
-            return value
-        if name == "MARK":
-            marks.append(len(stack))
-        elif name in ("APPENDS", "SETITEMS"):
-            _combine(name, stack, marks.pop())
-        elif name in ("APPEND", "SETITEM", "NEWOBJ", "BUILD"):
-            _combine(name, stack, len(stack) - 1 - (name == "SETITEM"))
-        elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            memo[len(memo) if argument is None else argument] = stack[-1]
+        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if argument is None else argument] = parts[-1]
         elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
+            parts.append(memo[argument])
+        elif name in _OPCODES:
+            if name.endswith("GLOBAL"):
+                named = argument.split(" ") if argument else [parts.pop(-2)[1], parts.pop()[1]]
+                if named != _CLASS:
+                    shown = printable(".".join(map(str, named)).encode("utf-8", "replace"))
+                    raise FormatError(f"info names {shown}, which PyOpenCL would load and may call")
+            parts.append((_OPCODES[name], argument))
         elif name not in ("PROTO", "FRAME"):
-            stack.append(_part(name, argument, stack))
-    raise EndedError("info ends before its value does")
-
-
-def _part(name: str, argument: Any, stack: list[Any]) -> object:
-    """The value of a single opcode; may raise anything."""
-    if name in ("BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"):
-        return argument
-    if name in _EMPTY:
-        return _EMPTY[name]()
-    if name == "TUPLE3":
-        third, second, first = stack.pop(), stack.pop(), stack.pop()
-        return first, second, third
-    if name not in ("GLOBAL", "STACK_GLOBAL"):
-        raise FormatError(f"info has the opcode {name}, which its value does not need")
-    named = tuple(argument.split(" ")) if argument else (stack.pop(-2), stack.pop())
-    if named != (_MODULE, _NAME):
-        shown = printable(".".join(map(str, named)).encode("utf-8", "replace"))
-        raise FormatError(f"info names {shown}, which PyOpenCL would load and may call")
-    return _CLASS
-
-
-def _combine(name: str, stack: list[Any], start: int) -> None:
-    """Fold the stack from a position on into the value below it; may raise anything."""
-    values = stack[start:]
-    del stack[start:]
-    target = stack[-1]
-    if name in ("APPEND", "APPENDS") and isinstance(target, list):
-        target.extend(values)
-    elif name in ("SETITEM", "SETITEMS") and isinstance(target, dict):
-        target.update(zip(values[::2], values[1::2], strict=True))
-    elif name == "NEWOBJ" and target is _CLASS and values == [()]:
-        stack[-1] = _Instance()
-    elif name == "BUILD" and isinstance(target, _Instance) and target.state is None:
-        (target.state,) = values
-    else:
-        raise FormatError(f"info has the opcode {name} where its value does not need it")
+            raise FormatError(f"info has the opcode {name}, which its value does not need")
+    if not parts or parts[-1][0] != ".":
+        raise EndedError("info ends before its value does")
+    return parts
 
 
 # The binary.
