@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from itertools import chain, islice, zip_longest
 from pathlib import PurePath
 
@@ -62,26 +61,13 @@ _VARIABLES = ", ".join(CUDA_VARIABLES)
 # A program's output with -L. Any bytes are read; a log of several starts counts for its last one.
 
 
-class Outcome(StrEnum):
-    """The fate of the cache file, as a clause that follows 'the log says that'."""
-
-    UNSAID = "nothing is known about a cache file"
-    ASKED = "the program asked for the file; the result is unknown"
-    ABSENT = "the file did not exist"
-    MISMATCH = "the file was damaged or had another key"
-    UNREADABLE = "the file could not be read"
-    RESTORED = "the file was restored"
-    REFUSED = "the file was restored and the driver refused its content"
-    STOPPED = "the file was restored and the program stopped, as its platform refused to build it"
-
-
 _LISTS = {b"NVRTC compile options:": "cuda", b"HIPRTC build options:": "hip"}
 _JOINED = b"OpenCL compiler options: "
 _ASKING = re.compile(rb"Restoring cache from from (.*?)(?:\.\.\.)?", re.DOTALL)
-_FAILED = re.compile(rb"Failed to restore cache \(errno: (.*?)\)?", re.DOTALL)
 _NOT_STORED = re.compile(rb"Failed to cache (?:PTX|compiled code|binary): (.*)", re.DOTALL)
-_RESTORED = (b"Restored PTX from cache", b"Restored compiled code from cache", b"Cache restored;")
-_ERRNOS = {b"Success": Outcome.MISMATCH, b"No such file or directory": Outcome.ABSENT}
+_FATE = re.compile(rb"Failed to restore cache \(|Restored (?:PTX|compiled code) from cache|Cache restored;")
+_REFUSED = re.compile(rb"Failed!|Loading failed\.|.*Compilation of OpenCL program failed")
+_STOPS = b"Compilation of OpenCL program failed"
 
 
 @dataclass(slots=True)
@@ -93,28 +79,19 @@ class LogReading:
     """None if the log has no list of options; one joined string for OpenCL."""
     asked_for: bytes = b""
     """The cache file's name as given to the program."""
-    outcome: Outcome = Outcome.UNSAID
-    reason: bytes = b""
-    """Why it could not be read; empty if it was absent or had another key."""
+    fate: bytes = b""
+    """The last line about the cache file."""
     store_error: bytes = b""
     """Why the file could not be written."""
 
     def take(self, line: bytes) -> None:
         """A line about the file; lines about others are ignored."""
         if match := _ASKING.fullmatch(line):
-            self.asked_for, self.outcome = match[1], Outcome.ASKED
-        elif match := _FAILED.fullmatch(line):
-            self.outcome = _ERRNOS.get(match[1], Outcome.UNREADABLE)
-            self.reason = match[1] if self.outcome is Outcome.UNREADABLE else b""
+            self.asked_for, self.fate = match[1], line
         elif match := _NOT_STORED.fullmatch(line):
             self.store_error = match[1]
-        elif self.outcome is Outcome.ASKED and line.startswith(_RESTORED):
-            self.outcome = Outcome.RESTORED
-        elif self.outcome is Outcome.RESTORED:  # a program says 'Failed!' of other things too
-            if line.startswith((b"Failed!", b"Loading failed.")):
-                self.outcome = Outcome.REFUSED
-            elif b"Compilation of OpenCL program failed" in line:
-                self.outcome = Outcome.STOPPED
+        elif _FATE.match(line) or (b"estored" in self.fate and _REFUSED.match(line)):
+            self.fate = line  # a program says 'Failed!' of other things too
 
 
 def read_log(log: bytes) -> LogReading:
@@ -174,11 +151,10 @@ class Question:
     def notes(self) -> str:
         """The facts from the log and the options besides the verdict, as clauses."""
         notes = []
-        if self.log is not None and self.log.outcome is not Outcome.UNSAID:
-            failed = f", and that it could not be written ({printable(self.log.store_error)})"
-            reason = f" ({printable(self.log.reason)})" if self.log.reason else ""
-            said = f"{self.log.outcome.value}{reason}{failed if self.log.store_error else ''}"
-            notes.append(f"the log says that {said}")
+        if self.log is not None and self.log.fate:
+            error = self.log.store_error
+            failed = f", and that it could not be written ({printable(error)})" if error else ""
+            notes.append(f"the log says '{printable(self.log.fate)}'{failed}")
         elif self.log is not None and self.log.options is not None:
             notes.append("the log has no line about a cache file")
         counts = Counter(self.options if self.backend != "opencl" else ())
@@ -485,7 +461,7 @@ def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
         return Verdict.CORRUPT, one.damage, ()
     if problem := one.payload_problem():
         return Verdict.CORRUPT, f"the key matches, but {problem}", ()
-    if question.log is not None and question.log.outcome is Outcome.STOPPED:
+    if question.log is not None and _STOPS in question.log.fate:
         detail = "the platform refuses to build the restored binary, and Futhark does not compile again"
         return Verdict.REJECTED, f"{detail}; remove the file", ()
     if elsewhere:

@@ -331,39 +331,31 @@ class Program:
     def _binary(self, name: str) -> tuple[FindingKind, str] | None:
         """Kind and words of the problem of a kernel's machine code."""
         data = self.read(name)
-        if data.startswith(_MACH_O):
-            return None
-        if not data:
-            return FindingKind.TRUNCATED, f"is empty; {_NO_KERNEL}"
         info = payloads.describe(data)
-        if info.kind is not PayloadKind.ELF:
-            return FindingKind.CORRUPT, f"is not a library but {info.kind}; {_NO_KERNEL}"
-        if info.problem and elf.is_loadable(data):
+        if data.startswith(_MACH_O) or (
+            info.kind is PayloadKind.ELF and info.problem and elf.is_loadable(data)
+        ):
             return None
-        if info.problem:
-            kind = FindingKind.TRUNCATED if elf.is_cut(data) else FindingKind.CORRUPT
-            return kind, f"is damaged: {info.problem}; {_NO_KERNEL}"
+        kind = FindingKind.TRUNCATED if not data or elf.is_cut(data) else FindingKind.CORRUPT
+        if not data or info.kind is not PayloadKind.ELF or info.problem:
+            what = info.problem or (info.kind.value if data else "empty")
+            return kind, f"is not a whole library ({what}); {_NO_KERNEL}"
         try:
             library = elf.read_exports(data)
         except FormatError as error:
-            return FindingKind.CORRUPT, f"is damaged: {error}; {_NO_KERNEL}"
+            return FindingKind.CORRUPT, f"is not a whole library ({error}); {_NO_KERNEL}"
         mistaken = self._mistaken(name.partition("/")[0], library)
         return (FindingKind.MISLABELLED, mistaken) if mistaken else None
 
     def _mistaken(self, kernel: str, library: elf.Exports) -> str:
         """How a sound ELF file differs from the expected one; empty if it does not."""
-        matches = map(_SYMBOL.fullmatch, library.symbols)
-        held = sorted(match[1] for match in matches if match)
+        held = sorted(match[1] for match in map(_SYMBOL.fullmatch, library.symbols) if match)
         if not any(is_called(kernel, one) for one in held):
             what = f"kernel {printable(held[0])}" if held else "no kernel"
             return f"contains {what} instead of {printable(short(kernel))}; {_NO_KERNEL}"
-        if self.module is None:
-            return ""
-        if _MACHINES.get(self.triple.partition("-")[0]) not in (None, library.machine):
-            return f"is for another machine than {self.triple}; {_NO_KERNEL}"
-        if library.compilers and _VERSION.fullmatch(self.llvm) and self.llvm not in library.compilers:
-            return (
-                f"was made by clang {library.compilers[0]} and its program by {self.module.producer}, so it "
-                "is another PoCL's; its results may be wrong"
-            )
+        others = self.module and _MACHINES.get(self.triple.partition("-")[0]) not in (None, library.machine)
+        made = library.compilers and _VERSION.fullmatch(self.llvm) and self.llvm not in library.compilers
+        if others or made:
+            by = f"by clang {library.compilers[0]}" if made else "for another machine"
+            return f"was made {by}, unlike its program, so it is another PoCL's; its results may be wrong"
         return ""

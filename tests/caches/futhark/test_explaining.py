@@ -110,7 +110,7 @@ _CASES: dict[str, tuple[bytes | None, dict[str, Any], Served | Verdict, list[Dif
     ),
     "a file that was absent then": (
         file_bytes(), {"log": cuda_log(OPTIONS, _ASKING, _NO_FILE)}, _HIT, [],
-        "the log says that the file did not exist",
+        "the log says 'Failed to restore cache (errno: No such file",
     ),
     "an OpenCL build that failed": (
         _made(OPENCL_OPTIONS, payload=SPIRV), {"options": (), "log": _FAILED}, Verdict.REJECTED, [],

@@ -69,10 +69,10 @@ def test_a_directory_in_place_of_a_file_is_told_and_moved_away(what: str, held: 
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
-        (b"", FindingKind.TRUNCATED, "is empty"),
+        (b"", FindingKind.TRUNCATED, "empty"),
         (library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
-        (b"garbage" * 100, FindingKind.CORRUPT, "is not a library"),
-        (bytes(13_000), FindingKind.CORRUPT, "is not a library"),
+        (b"garbage" * 100, FindingKind.CORRUPT, "is not a whole library"),
+        (bytes(13_000), FindingKind.CORRUPT, "is not a whole library"),
         (library("twice"), FindingKind.MISLABELLED, "contains kernel twice instead of vecadd"),
         (library(machine=183), FindingKind.MISLABELLED, "another machine"),
         (library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),
