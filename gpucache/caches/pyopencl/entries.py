@@ -197,6 +197,7 @@ def _parts(stream: io.BytesIO) -> list[tuple[str, Any]]:
 # The binary.
 
 _HEADERS = re.compile(r'-I ?"?((?:(?! -I).)+)[/\\]pyopencl[/\\]cl(?=[ "]|$)')
+_UNKNOWN = PayloadKind.UNKNOWN
 _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GPU"}
 
 
@@ -216,41 +217,25 @@ def device_of(info: PayloadInfo) -> str:
 
 def binary(inner: Folder, present: set[str], *, intel: bool = False) -> list[Problem]:
     """The problem of the binary, which ``intel`` says is Intel's; raises OSError."""
-    if BINARY not in present:
-        return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
-    if _is_large(inner):
-        return []
     try:
-        data = files.read(inner, BINARY, LARGEST_BINARY_BYTES)
+        if BINARY in present and _is_large(inner):
+            return []
+        data = files.read(inner, BINARY, LARGEST_BINARY_BYTES) if BINARY in present else b""
     except FormatError as error:
         return [Problem(FindingKind.CORRUPT, f"{error}: {DIES}")]
     if not data:
-        return [Problem(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
-    info = payload.describe(data, inside=2)
-    if info.problem:
-        return [
-            Problem(
-                FindingKind.CORRUPT,
-                f"binary is broken, {info.problem}: {DIES}, unless the driver does not read that part",
-            )
-        ]
-    if info.kind is PayloadKind.UNKNOWN:
-        start = f"binary begins with {data[:8].hex(' ')}"
-        if intel:
-            return [
-                Problem(FindingKind.CORRUPT, f"{start}, unlike Intel's binaries, and Intel built it: {DIES}")
-            ]
-        # An unknown platform may write such a binary, so it is not removed.
-        detail = (
-            f"{start}, like no known platform's; if that is damage, {DIES}, and evicting the entry repairs it"
-        )
+        what = "empty" if BINARY in present else "missing"
+        return [Problem(FindingKind.TRUNCATED, f"binary is {what}: {DIES}")]
+    info, start = payload.describe(data, inside=2), f"it begins with {data[:8].hex(' ')}"
+    if wrong := info.problem or (f"{start}, unlike Intel's" if intel and info.kind is _UNKNOWN else ""):
+        return [Problem(FindingKind.CORRUPT, f"binary is broken, {wrong}: {DIES}")]
+    if info.kind is _UNKNOWN:  # an unknown platform may write such a binary, so it is not removed
+        detail = f"binary is of no known platform, {start}; if that is damage, {DIES}; evict it then"
         return [Problem(FindingKind.UNSUPPORTED, detail, paths=())]
     # Drivers keep the name of the constant, which no other build has.
     constant, kept = _constant(inner), set(re.findall(_CONSTANT, data))
     if constant and kept and constant not in kept:
-        detail = (
-            f"binary was built from another source than {SOURCE}: programs find other kernels in it, or none"
-        )
+        detail = f"binary was built from another source than {SOURCE}: programs find other kernels or none"
         return [Problem(FindingKind.MISLABELLED, detail)]
     return []
 
