@@ -25,7 +25,6 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import entries
 from gpucache.caches.registry import load_system
-from gpucache.caches.rocfft import format as rocfft_format
 from gpucache.engine import advice, program_names
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
@@ -277,7 +276,6 @@ def _texts(_: Path) -> Bytes:
         b"__kernel void k(__global int *a) { a[0] = 1; } // kernel void\n#include <a.h>\n",
         pyopencl.SOURCE + pyopencl.DEFEAT, futhark.cuda_log(), b"_ZTSZ4mainEUlvE_ _ZN1aIiE1bE",
         *(pyopencl.info([("/a.h", 1.5, "0" * 32)], "a log", protocol) for protocol in (2, 4, 5)),
-        b"fft_rtc_fwd_len64_factors_8_8_wgs_64_tpt_8_halfLds_dim1_sp_ip_CI_unitstride_sbrr_dirReg",
     ]  # fmt: skip
 
     def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -287,7 +285,7 @@ def _texts(_: Path) -> Bytes:
         samples, entries.read_info, lambda data: list(source.kernel_names(data)), entries.unfollowed,
         entries.as_written, futhark_explaining.read_log,
         program_names.program_name, program_names.source_mark,
-        text(mangled.readable), text(rocfft_format.decode),
+        text(mangled.readable),
         text(lambda name: advice.looks_like([name, name])), text(places.parse),
     )  # fmt: skip
 
