@@ -265,7 +265,8 @@ static int append_note(const char *line, size_t size) {
     struct stat status;
     snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);
     int fd = open_above(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOFOLLOW);
-    int fits = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid() && status.st_size < NOTES_CAP;
+    int fits = fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+               status.st_size < NOTES_CAP;
     int written = fits && write(fd, line, size) == (ssize_t)size;
     if (fd >= 0) close(fd);
     errno = kept;

@@ -11,6 +11,7 @@ next to nothing: every command under ``gpucache run`` waits for it. Must not kno
 import _socket  # importing socket's own classes takes longer than all the work of this module
 import _thread
 import os
+import stat
 
 from gpucache.host.scratch import PLACES, scratch
 from gpucache.serve.environment import drain_s
@@ -25,6 +26,8 @@ PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
 _NOTES = "notes"
 """The file next to the socket into which a command's libraries write messages that need no reply."""
+_NOTES_CAP = 65 << 20
+"""The most bytes that are read of it: its writers stop at 64 MiB."""
 _NAME = "s"
 _WAITING = 128
 
@@ -89,9 +92,12 @@ class Listening:
             self._folder.remove()
 
     def _read_notes(self) -> None:
-        try:
-            with open(self._notes(self._path), "rb") as file:  # noqa: PTH123
-                lines = file.read().splitlines()
+        lines: list[bytes] = []
+        try:  # the command may have put anything in its place
+            fd = os.open(self._notes(self._path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(fd, "rb") as file:  # noqa: PTH123
+                if stat.S_ISREG(os.fstat(fd).st_mode):
+                    lines = file.read(_NOTES_CAP).splitlines()
         except OSError:
             lines = []
         lines += [line.rstrip(b"\n") for line in self.told]

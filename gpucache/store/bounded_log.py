@@ -20,7 +20,8 @@ from gpucache.store.trust import open_trusted
 LINE_CAP = 4096
 """The maximum bytes of a line, including its newline."""
 JOURNAL_CAP = 2 << 20
-_EMPTY = re.compile(rb"\n\n+")
+_LINE = re.compile(rb"^\{.{9,%d}\}$" % (LINE_CAP - 3), re.MULTILINE)
+"""Looks for records: a file of other lines may have millions, each of which would be parsed in vain."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
 Record = dict[str, object]
 
@@ -76,17 +77,15 @@ class BoundedLog:
         with open_trusted(folder, self._name) as (fd, status):
             start = max(0, status.st_size - most)
             os.lseek(fd, start, os.SEEK_SET)
-            # Millions of empty lines are one.
-            lines = _EMPTY.sub(b"\n", os.read(fd, most)).splitlines(keepends=True)
-        return lines[1 if start else 0 :]  # a cut leaves half a line first
+            data = os.read(fd, most)
+        return _LINE.findall(data, data.find(b"\n") if start else 0)  # a cut leaves half a line first
 
     def _shrink(self, folder: Folder) -> None:
         """Rewrite the file with the newer half of its lines, unless another process has done so meanwhile."""
-        lines = self._lines(folder)
-        size = sum(map(len, lines))
-        if size <= self._cap:
+        if folder.lstat(self._name).st_size <= self._cap:
             return
-        cut = 0
+        lines = [line + b"\n" for line in self._lines(folder)]
+        size, cut = sum(map(len, lines)), 0
         while size > self._cap // 2:
             size -= len(lines[cut])
             cut += 1
@@ -133,8 +132,6 @@ def _pieces(lines: Iterable[bytes], most: int) -> Iterable[bytes]:
 
 
 def _record(line: bytes) -> Record | None:
-    if len(line) > LINE_CAP:
-        return None
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -320,6 +320,12 @@ def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> N
 
 _BELOW = {
     "file is gone": ("sh", "-c", 'rm "${GPUCACHE_RUN_SOCKET%/*}/notes"; exec "$@"', "sh"),
+    "FIFO": (
+        "sh",
+        "-c",
+        'cd "${GPUCACHE_RUN_SOCKET%/*}"; rm notes; mkfifo notes; cd "$OLDPWD"; exec "$@"',
+        "sh",
+    ),
     "read-only root": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
 }
 
