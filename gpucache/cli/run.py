@@ -64,8 +64,9 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     loads them, from any place. Not supported: an NVRTC that is linked statically or not named
     libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. Of OpenCL programs
     that are compiled and linked apart the link is served, unless PoCL compiles. A program with other
-    mounts, another root directory, user, group or capabilities than gpucache gets hits at most: its misses
-    are not cached.
+    mounts, another root directory, user, group or capabilities than gpucache, or with a seccomp filter that
+    gpucache does not have, gets hits at most: its misses are not cached. In a container with a default
+    profile they are, if gpucache runs there too.
 
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this

@@ -237,7 +237,10 @@ class Running:
             Intercepted(program, target, RunResult.HIT, key, begun_ns=begun, build_ns=took, saved_ns=saved)
             for begun, took, saved, key, target, program in hits
         ]
-        why = "its process has a filter of system calls that gpucache does not have, so it opens no socket"
+        why = (
+            "its process has a filter of system calls that gpucache does not have, or no /proc to tell, so "
+            "it opens no socket"
+        )
         passed = [Intercepted("", "", RunResult.PASSED, reason=why)] * self._listening.filtered
         if (error := self._listening.error) is not None:
             passed.append(Intercepted("", "", RunResult.PASSED, reason=f"the server failed: {error}"))

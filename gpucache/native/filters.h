@@ -1,4 +1,4 @@
-/* Filters of system calls: a sandbox may end a program at socket(), which it calls only because of us. */
+/* Filters of system calls: a sandbox may end a program at socket() or utimensat(), called only because of us. */
 #ifndef GPUCACHE_FILTERS_H
 #define GPUCACHE_FILTERS_H
 
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether this thread has a filter that `gpucache run` does not have, so that it may open no socket. Asked each
-   time, as a program may install one between two builds; filters of a container are those of `run`, too. For
-   the fields see proc_pid_status(5). */
+/* Whether this thread has a filter that `gpucache run` does not have, or may have one, as its status cannot be read.
+   Asked each time, as a program may install one between two builds; filters of a container are those of `run`, too.
+   For the fields see proc_pid_status(5). */
 static inline int is_filtered(void) {
     const char *given = secure_getenv("GPUCACHE_RUN_FILTERS");
     long own_mode, own_count, mode = -1, count = -1;

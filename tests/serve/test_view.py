@@ -19,6 +19,7 @@ from gpucache.errors import NoDeviceError
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
 from gpucache.serve.environment import TIMEOUT
+from tests.children import run_text
 from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 _PROGRAM = """
@@ -278,8 +279,10 @@ def test_a_program_that_may_not_read_a_header_keeps_nothing(
 
 _FILTERED = """
 import ctypes, os, struct, sys
-number, action = int(sys.argv[1]), int(sys.argv[2], 16)
-steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, action), (0x06, 0, 0, 0x7FFF0000)]
+steps = [(0x20, 0, 0, 0)]
+for number in filter(None, sys.argv[1].split(",")):
+    steps += [(0x15, 0, 1, int(number)), (0x06, 0, 0, int(sys.argv[2], 16))]
+steps.append((0x06, 0, 0, 0x7FFF0000))
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
 call = ctypes.CDLL(None, use_errno=True)
 call.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
@@ -287,22 +290,33 @@ program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes
 assert call.prctl(22, 2, program) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 os.execvp(sys.argv[3], sys.argv[3:])
 """
-_SOCKET, _GETCPU = 41, 309
-_KILL, _REFUSE = "80000000", "00050001"
+_SOCKET, _UTIMENSAT = "41", "280"
+_CONTAINER = (
+    "101,103,134,136,139,153,155,156,163,164,165,166,167,168,169,170,171,172,173,174,175,176,177,178,179,180,212,"
+    "227,237,238,239,246,248,249,250,256,272,279,298,300,304,308,310,311,312,313,320,321,323,425,426,427,428,"
+    "429,430,431,432,433,435,438,440,442,443,450"
+)
+"""The calls that Docker and containerd refuse by default, such as ptrace, mount, bpf and io_uring."""
+_KILL, _REFUSE = "80000000", "00050026"
+"""Actions: end the process, and fail with ENOSYS, after which glibc starts threads by another call."""
+_WITHOUT_PROC = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
 
 
-def _filtered(number: int, action: str) -> tuple[str, ...]:
-    """A command that runs another one below a filter of one system call."""
+def _filtered(numbers: str, action: str) -> tuple[str, ...]:
+    """A command that runs another one below a filter of some system calls."""
     if platform.machine() != "x86_64":
         pytest.skip("the numbers are those of x86-64")
-    return (sys.executable, "-c", _FILTERED, str(number), action)
+    return (sys.executable, "-c", _FILTERED, numbers, action)
 
 
+@pytest.mark.parametrize("outer", [(), _WITHOUT_PROC], ids=["", "without /proc"])
 def test_a_sandbox_that_ends_programs_at_a_socket_ends_none(
-    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+    tmp_path: Path, library: Path, headers: tuple[Path, Path], outer: tuple[str, ...]
 ) -> None:
-    """A program that has a filter which run does not have is served by the index alone."""
-    include, sandbox = f"-I{headers[0]}", _filtered(_SOCKET, _KILL)
+    """A program that has a filter which run does not have, or may have one, is served by the index alone."""
+    if outer and run_text([*outer, "true"]).returncode:
+        pytest.skip("nothing may be mounted here")
+    include, sandbox = f"-I{headers[0]}", (*outer, *_filtered(_SOCKET, _KILL))
     plain, _ = _once(tmp_path, library, include, plain=True)
     made, outcome = _once(tmp_path, library, include, wrapper=sandbox)
     assert (made, outcome["result"]) == (plain, "passed") and "a filter of system calls" in outcome["reason"]
@@ -311,10 +325,25 @@ def test_a_sandbox_that_ends_programs_at_a_socket_ends_none(
     assert (made, outcome["result"]) == (plain, "hit")
 
 
-def test_below_a_filter_that_run_has_too_misses_are_kept(
+def test_a_sandbox_that_ends_programs_at_a_change_of_times_ends_none(
     tmp_path: Path, library: Path, headers: tuple[Path, Path]
 ) -> None:
-    """As in a container with its default profile."""
-    include, profile = f"-I{headers[0]}", _filtered(_GETCPU, _REFUSE)
-    outcomes = [_once(tmp_path, library, include, below=profile)[1]["result"] for _ in range(2)]
-    assert outcomes == ["kept", "hit"]
+    """The use of an entry is then not recorded."""
+    include = f"-I{headers[0]}"
+    plain, outcome = _once(tmp_path, library, include)
+    assert outcome["result"] == "kept"
+    made, outcome = _once(tmp_path, library, include, wrapper=_filtered(_UTIMENSAT, _KILL))
+    assert (made, outcome["result"]) == (plain, "hit")
+
+
+def test_in_a_container_with_its_default_profile_misses_are_kept(
+    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+) -> None:
+    """The filter is that of run, too; a sandbox inside still opens no socket."""
+    include, profile = f"-I{headers[0]}", _filtered(_CONTAINER, _REFUSE)
+    sandbox = {"below": profile, "wrapper": _filtered(_SOCKET, _KILL)}
+    outcomes = [
+        _once(tmp_path, library, include, **how)[1]["result"]
+        for how in (sandbox, {"below": profile}, {"below": profile}, sandbox)
+    ]
+    assert outcomes == ["passed", "kept", "hit", "hit"]
