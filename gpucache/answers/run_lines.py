@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 INNER = "an outer 'gpucache run' was not asked"
 _UNSEEN = "no OpenCL or NVRTC build was seen"
 _WHERE = (
-    "where there was one, the command may have an OpenCL loader of its own that reads no OPENCL_LAYERS, a "
-    "static NVRTC, or another user or /tmp, from which gpucache cannot be reached"
+    "if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot "
+    "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
 )
 _NOT_STARTED = 127
 _NOTABLE_NS = 5_000_000

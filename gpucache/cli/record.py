@@ -37,7 +37,8 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     \f
     Nothing is served or cached: every build is the driver's own. The caches of the command's libraries
     are moved to an empty directory meanwhile, because a library that hits does not compile. Several processes
-    may write into one DIR. Standard output, input and terminal are the command's.
+    may write into one DIR. Standard output, input and terminal are the command's. Programs that do not start
+    with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc, see gpucache-run(1).
     """
     from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches

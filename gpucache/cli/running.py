@@ -326,4 +326,5 @@ def libraries(*, nvrtc: bool = True) -> Libraries:
         from gpucache.errors import NoDeviceError
 
         raise NoDeviceError(no_layer)
-    return Libraries("" if no_layer else layer, audit if nvrtc and not no_audit else "")
+    layer, audit = "" if no_layer else layer, "" if no_audit else audit
+    return Libraries(layer, audit) if nvrtc else Libraries(layer, left_out=audit)

@@ -33,11 +33,13 @@ libgomp need 1,448 to 1,896 bytes; 8,192 would leave threads with stacks of 16 K
 class Libraries:
     """The paths of the libraries that go into a command; empty for one that is not there."""
 
-    def __init__(self, layer: str = "", audit: str = "") -> None:
+    def __init__(self, layer: str = "", audit: str = "", left_out: str = "") -> None:
         self.layer = layer
         """Asked by the OpenCL loader."""
         self.audit = audit
         """Asked by the dynamic linker, for NVRTC."""
+        self.left_out = left_out
+        """The same where a user wants none."""
 
 
 def intercepted(
@@ -56,6 +58,8 @@ def intercepted(
         if library:
             others = _others(environ.get(name, ""), library)
             added[name] = os.pathsep.join((library, *others))
+    if libraries.left_out and AUDIT in environ:  # an outer run's or a layer's
+        added[AUDIT] = os.pathsep.join(_others(environ[AUDIT], libraries.left_out))
     if libraries.audit:
         own = environ.get(TUNABLES)
         if own is not None and SOCKET not in environ:

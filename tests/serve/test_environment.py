@@ -71,6 +71,12 @@ def test_a_program_that_changes_its_tunables_keeps_them() -> None:
     assert without_us(environ, OURS) == {"GLIBC_TUNABLES": "b=2"}
 
 
+def test_an_auditor_that_is_not_wanted_is_left_out_of_the_environment_too() -> None:
+    """Such as that of an outer run, or of a layer; another one stays."""
+    environ = {"LD_AUDIT": "/layer/lib/audit.so:/theirs/b.so"}
+    assert intercepted(environ, SOCKET, Libraries(left_out="/ours/audit.so"))["LD_AUDIT"] == "/theirs/b.so"
+
+
 def test_without_an_auditor_the_tunables_are_the_users() -> None:
     """The room is needed with one alone."""
     assert intercepted({}, SOCKET, Libraries("/ours/layer.so")).keys() == {

@@ -406,6 +406,7 @@ def test_what_nvrtc_compiled_is_served_without_gpucache(
     out, told = exported.run(*command, cwd=tmp_path)
     assert (out, _results(told)) == (done.stdout, ["hit"])
     assert "LD_AUDIT" in exported.variables
+    assert exported.variables["GLIBC_TUNABLES"] == "glibc.rtld.optional_static_tls=4096"
 
 
 def test_a_header_of_nvrtc_counts_by_its_content(
