@@ -34,6 +34,8 @@ from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
+REPLACED = "this process began before another build replaced "
+"""Begins the value of a compiler whose build is unknown; the name of its file follows."""
 SEARCHED = "searched directory"
 """The label of a place that a located artifact may contain."""
 FOLDER = "current directory"

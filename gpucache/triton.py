@@ -25,6 +25,7 @@ from uuid import uuid4
 import triton
 from triton.runtime import cache as theirs
 
+from gpucache.backends.installation import Installation, remembered
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.host import os_errors
 from gpucache.keys import cache_key, digest
@@ -36,7 +37,9 @@ OWNER = opaque.Owner(
     "Triton",
     "Triton",
     "Triton's key is opaque; 'gpucache inspect --why KEY KEY' compares the records of two kernels",
+    ("libtriton",),
 )
+_OTHER_TOOLS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH")
 _LIST = "__grp__"
 _NOT_DESCRIBED = ("hash", "name", "target", "triton_version")
 _LONGEST = 200
@@ -112,7 +115,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         return self._plain is not None
 
     def _fields(self, name: str) -> tuple[KeyField, ...]:
-        others = [("file", name), ("Triton", triton.__version__)]
+        others = [("file", name), ("Triton", triton.__version__), *_tools()]
         if name.endswith(".so"):  # which is for the host, and linked to its C library
             others.append(("C library", os.confstr("CS_GNU_LIBC_VERSION") or ""))
         return opaque.key_fields(OWNER, self._key, *others)
@@ -200,6 +203,18 @@ def _has(folder: Path, files: Mapping[str, bytes]) -> bool:
         )
     except OSError:
         return False
+
+
+@cache
+def _tools() -> tuple[tuple[str, str], ...]:
+    """The builds of ptxas and libdevice, of which Triton asks once in a process and for a version at most."""
+    backends = Path(triton.__file__).parent / "backends"
+    given = {name: Path(value) for name in _OTHER_TOOLS if (value := os.getenv(name, "").strip())}
+    libdevice = given.pop("TRITON_LIBDEVICE_PATH", None)
+    compilers = sorted({*backends.glob("*/bin/ptxas*"), *given.values()})
+    builtins = sorted({*backends.glob("*/lib/*.bc"), *filter(None, [libdevice])})
+    with remembered(process.stores(), "Triton"):
+        return Installation(tuple(compilers), tuple(builtins)).fields()
 
 
 def _cache_dir() -> Path:

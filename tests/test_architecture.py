@@ -131,7 +131,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
-    "triton": frozenset({"leaves", "library"}),
+    "triton": frozenset({"leaves", "library", "backends.installation"}),
     "cupy": frozenset({"leaves", "library"}),
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.

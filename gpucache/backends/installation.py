@@ -16,8 +16,10 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,7 +27,7 @@ import xxhash
 
 from gpucache.errors import FormatError
 from gpucache.host.file_stamps import is_settled, stamp_of
-from gpucache.keys import NOT_FOUND, digest
+from gpucache.keys import NOT_FOUND, REPLACED, digest
 from gpucache.payload.elf import Library
 from gpucache.sources import Memos
 
@@ -56,12 +58,11 @@ class Installation(NamedTuple):
 
     def fields(self) -> tuple[tuple[str, str], ...]:
         """The fields of a toolchain that distinguish this build, by label. Raises nothing."""
-        build = marks_here(self.libraries)
-        fields = [("compiler build", digest("\n".join(sorted(build)).encode()) if build else NOT_FOUND)]
+        fields = [("compiler build", _all(marks_here(self.libraries)))]
         for label, paths in (("compiler built-ins", self.builtins), ("configuration", self.configuration)):
             if paths is not None:
-                read = sorted(f"{path.name} {_content(path)}" for path in paths)
-                fields.append((label, digest("\n".join(read).encode()) if read else NOT_FOUND))
+                read = contents_here(paths).items()
+                fields.append((label, _all(f"{path.name} {one}" for path, one in read)))
         return tuple(fields)
 
     @property
@@ -118,6 +119,17 @@ def loaded_as(name: str) -> Path | None:
     callback in Python waits for the interpreter, and the thread that holds the interpreter may wait for the
     loader.
     """
+    link = _link_map(name)
+    return None if link is None else Path(os.fsdecode(link.file or b""))
+
+
+def _start_of(library: Path) -> int | None:
+    """Where in memory the library begins that is loaded under a path, whatever is at that path by now."""
+    link = _link_map(str(library))
+    return None if link is None else link.address
+
+
+def _link_map(name: str) -> _LinkMap | None:
     if sys.platform != "linux":
         return None
     tell = getattr(ctypes.CDLL(None), "dlinfo", None)  # an old libc has it elsewhere
@@ -128,7 +140,7 @@ def loaded_as(name: str) -> Path | None:
     link = ctypes.POINTER(_LinkMap)()
     if tell is None or tell(ctypes.c_void_p(handle), _RTLD_DI_LINKMAP, ctypes.byref(link)):
         return None
-    return Path(os.fsdecode(link.contents.file or b""))
+    return link.contents
 
 
 def with_needed(library: Path) -> tuple[Path, ...]:
@@ -262,15 +274,31 @@ def mark(library: Path) -> str:
     return read_library(library).build_id or _content(library, _WHOLE_BYTES)
 
 
+def _all(marks: Iterable[str]) -> str:
+    """The value of a field for some files; REPLACED, if one was, and which one."""
+    found = sorted(marks)
+    gone = next((one for one in found if REPLACED in one), "")
+    told = gone[gone.find(REPLACED) :] if gone else digest("\n".join(found).encode())
+    return told if found else NOT_FOUND
+
+
 def marks_here(libraries: Sequence[Path]) -> list[str]:
     """The mark of each library as this process runs it; of one that is not loaded yet, of its file.
 
     An upgrade replaces a file below the feet of processes that go on with the old library: its build id is in
-    their memory. Without one it has a mark that no other process has, so that nothing it compiles is hit.
+    their memory. Without one it has no mark: the text begins with REPLACED, and nothing is kept for it.
     """
-    images = _images()
-    _marks.update(here := {library: _mark_here(library, images) for library in libraries})
+    _marks.update(here := _marks_now(libraries))
     return list(here.values())
+
+
+def contents_here(files: Iterable[Path]) -> dict[Path, str]:
+    """The content of each other file of a compiler, which may have read it at any time in its process's life.
+
+    Of a file that was replaced since the process began the text begins with REPLACED.
+    """
+    _contents.update(here := {file: _content_now(file) for file in files})
+    return here
 
 
 def loaded_builds(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -279,9 +307,9 @@ def loaded_builds(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     A library that is loaded later, next to one of the others, counts by the file that will be loaded.
     """
     images = _images() if any(name not in _builds for name in names) else {}
-    folders = [Path(path).parent for name in names for path, _ in images.get(name, ())]
+    folders = [Path(image.path).parent for name in names for image in images.get(name, ())]
     for name in names:
-        there = [Path(path.removesuffix(_GONE)) for path, _ in images.get(name, ())]
+        there = [Path(image.path.removesuffix(_GONE)) for image in images.get(name, ())]
         there += () if there else sorted(one for folder in folders for one in folder.glob(f"{name}.so*"))[:1]
         if there and name not in _builds:
             _builds[name] = marks_here(there[:1])[0]
@@ -291,31 +319,117 @@ def loaded_builds(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
 _GONE = " (deleted)"
 """The end of a path whose file was replaced: see proc_pid_maps(5)."""
 _builds: dict[str, str] = {}
-
-
-def replaced_library() -> Path | None:
-    """A library of a compiler whose mark is another one in this process by now; None if there is none.
-
-    Compilers load some of theirs when they compile, and files may be replaced before that.
-    """
-    images = _images()
-    found = (library for library, known in tuple(_marks.items()) if known != _mark_here(library, images))
-    return next(found, None)
-
-
-def _mark_here(library: Path, images: Mapping[str, Sequence[tuple[str, int]]]) -> str:
-    start = _start_of_replaced(library, images)
-    return mark(library) if start is None else _build_id_at(start) or _OLD.format(os.getpid(), start)
-
-
-_OLD = "of process {}, at {:x}, replaced since"
 _marks: dict[Path, str] = {}
 """The marks by which this process knows its compilers' libraries."""
+_contents: dict[Path, str] = {}
+"""The same of their other files."""
 
 
-def _images() -> dict[str, list[tuple[str, int]]]:
-    """Where in this process's memory each loaded file begins, by the first part of its name."""
-    found: dict[str, list[tuple[str, int]]] = {}
+def replaced_file() -> Path | None:
+    """A file of a compiler that is another one in this process by now; None if there is none.
+
+    Compilers load some of their libraries when they compile, and read other files then; all may be replaced
+    before that.
+    """
+    marks = _marks_now(tuple(_marks))
+    found = (file for file, known in tuple(_marks.items()) if known != marks[file])
+    read = (file for file, known in tuple(_contents.items()) if known != _content_now(file))
+    return next(found, None) or next(read, None)
+
+
+def _content_now(file: Path) -> str:
+    content = _content(file)
+    return f"{REPLACED}{file}" if content != _contents.get(file) and _is_late(file) else content
+
+
+def _is_late(file: Path) -> bool:
+    """Whether a file has changed since this process began, which may have read it before."""
+    try:
+        return os.stat(file).st_ctime_ns > _began_ns()  # noqa: PTH116 - at every start
+    except OSError:
+        return False
+
+
+@cache
+def _began_ns() -> int:
+    """When this process began, which the system counts in ticks, and began to run Python a while later."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+        tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
+        return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) + (ticks + 1) * tick_ns
+    except (OSError, AttributeError):
+        return time.time_ns()
+
+
+class _Image(NamedTuple):
+    """A library in this process's memory."""
+
+    path: str
+    start: int
+    file: str
+    """Device and inode as /proc/self/maps has them."""
+
+
+def _marks_now(libraries: Sequence[Path]) -> dict[Path, str]:
+    images = _images()
+    places = {library: os.path.realpath(library) for library in libraries}
+    there = {
+        library: images.get(_stem(str(library)), ()) or images.get(_stem(place), ())
+        for library, place in places.items()
+    }
+    known = {places[library]: _as_maps(places[library]) for library in libraries if there[library]}
+    unsure = {
+        places[library]
+        for library, some in there.items()
+        if some and not any((one.path, one.file) == (places[library], known[places[library]]) for one in some)
+    }
+    mapped = _mapped(unsure) if unsure else {}
+
+    def now(library: Path) -> str:
+        place = places[library]
+        file = mapped.get(place, "") if place in unsure else known.get(place, "")
+        # A hard link has another path. On Btrfs only stat(2) distinguishes files of two subvolumes.
+        same = any(one.file == file and (one.path == place or file == known[place]) for one in there[library])
+        # An overlay keeps the numbers of a file that is written in place, and its process the old content.
+        sure = not _is_late(library) or mark(library) == _marks.get(library)
+        if not there[library] or (same and sure):
+            return mark(library)
+        beside = os.path.dirname(place), os.path.dirname(library)  # noqa: PTH120 - at every start
+        own = [one.start for one in there[library] if os.path.dirname(one.path) in beside]  # noqa: PTH120
+        own = own or [one.start for one in there[library] if one.start == _start_of(library)]
+        builds = {_build_id_at(start) for start in own}
+        if not own or mark(library) in builds:
+            return mark(library)
+        return (builds.pop() if len(builds) == 1 else None) or f"{REPLACED}{library}"
+
+    return {library: now(library) for library in libraries}
+
+
+def _as_maps(path: str) -> str:
+    """Device and inode of a file as /proc/self/maps has them on most file systems."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - at every start
+    except OSError:
+        return ""
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x} {status.st_ino}"
+
+
+def _mapped(paths: Iterable[str]) -> dict[str, str]:
+    """Device and inode of some files as /proc/self/maps really has them, as on Btrfs and overlays."""
+    import mmap
+
+    before = Counter((one.path, one.file) for some in _images().values() for one in some)
+    with ExitStack() as stack:
+        for path in paths:
+            with suppress(OSError, ValueError), Path(path).open("rb") as file:
+                stack.enter_context(mmap.mmap(file.fileno(), 1, mmap.MAP_PRIVATE, mmap.PROT_READ))
+        after = Counter((one.path, one.file) for some in _images().values() for one in some)
+    return dict((after - before).keys())
+
+
+def _images() -> dict[str, list[_Image]]:
+    """The loaded libraries, by the first part of their names."""
+    found: dict[str, list[_Image]] = {}
     if sys.platform == "linux":
         try:
             maps = Path("/proc/self/maps").read_bytes()
@@ -324,24 +438,14 @@ def _images() -> dict[str, list[tuple[str, int]]]:
         for line in maps.split(b"\n"):
             columns = line.split(None, 5)
             if len(columns) == 6 and not columns[2].strip(b"0") and b".so" in columns[5]:
-                path = os.fsdecode(columns[5])
-                found.setdefault(_stem(path), []).append((path, int(columns[0].partition(b"-")[0], 16)))
+                path, start = os.fsdecode(columns[5]), int(columns[0].partition(b"-")[0], 16)
+                image = _Image(path, start, f"{columns[3].decode()} {columns[4].decode()}")
+                found.setdefault(_stem(path), []).append(image)
     return found
 
 
 def _stem(path: str) -> str:
     return path.rpartition("/")[2].partition(".so")[0]
-
-
-def _start_of_replaced(library: Path, images: Mapping[str, Sequence[tuple[str, int]]]) -> int | None:
-    """Where the loaded library begins that had the name of this one, if this one is not loaded."""
-    real = os.path.realpath(library)
-    beside = os.path.dirname(real), os.path.dirname(library)  # noqa: PTH120 - at every start
-    there = images.get(_stem(str(library)), [])
-    if any(path == real for path, _ in there):
-        return None
-    own = (start for path, start in there if os.path.dirname(path) in beside)  # noqa: PTH120
-    return next(own, None)
 
 
 def _build_id_at(start: int) -> str | None:
@@ -350,12 +454,12 @@ def _build_id_at(start: int) -> str | None:
 
     try:
         with Path("/proc/self/mem").open("rb", buffering=0) as memory:
-            return elf.loaded_build_id(_Image(memory, start))
+            return elf.loaded_build_id(_Memory(memory, start))
     except (OSError, FormatError):
         return None
 
 
-class _Image(NamedTuple):
+class _Memory(NamedTuple):
     """A loaded library in this process's memory: see ``gpucache.payload.elf.Source``."""
 
     memory: BinaryIO

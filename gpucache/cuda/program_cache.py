@@ -20,7 +20,7 @@ OWNER = opaque.Owner(
     NAMESPACE,
     "cuda.core",
     "cuda.core gives no details of it; gpucache.cuda.compile_program can say why",
-    ("libnvrtc", "libnvrtc-builtins", "libnvJitLink"),
+    ("libnvrtc", "libnvrtc-builtins", "libnvJitLink", "libnvvm"),
 )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from gpucache import __version__
 from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.backends.installation import replaced_library
+from gpucache.backends.installation import replaced_file
 from gpucache.engine.explain import explain
 from gpucache.engine.hits import WAIT_S, alone, kept_log
 from gpucache.engine.hits import find as find
@@ -160,15 +160,15 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
 def changed_headers(stores: Stores, prepared: Prepared) -> str | None:
     """The headers that changed since ``stamped``, or were different for a while; None if none did.
 
-    Also a library of the compiler that another file replaced before it was loaded.
+    Also a file of the compiler that another one replaced before it was read.
 
     Ask before the program goes on: it may remove headers that it wrote for one compile. Directories that
     contain the cache's own root do not count: they change when the root is made.
     """
     if stores.target is None:
         return None
-    if (library := replaced_library()) is not None:
-        return f"the compiler's library {library.name} changed"
+    if (file := replaced_file()) is not None:
+        return f"the compiler's file {file.name} changed"
     before, root = prepared.closure, stores.target.root
     now = still_closure(before) or closure_of(prepared.request, prepared.compilation, stores)
     names = {include.name for include in {*before.includes} ^ {*now.includes}}

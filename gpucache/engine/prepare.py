@@ -12,7 +12,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import FOLDER, SEARCHED, Closure, Include, cache_key, digest, key_fields, located_fields
+from gpucache.keys import (
+    FOLDER,
+    REPLACED,
+    SEARCHED,
+    Closure,
+    Include,
+    cache_key,
+    digest,
+    key_fields,
+    located_fields,
+)
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,
@@ -72,6 +82,9 @@ class Prepared(_Prepared):
                 return (
                     f"the build option {option!r} puts the time of the build into the artifact; leave it out"
                 )
+        for _, value in self.compilation.inputs.toolchain.fields:
+            if value.startswith(REPLACED):
+                return f"{value}, of its compiler; start the program again"
         return self.compilation.refusal or self.closure.uncacheable
 
     def lacking_sizes(self, head: EntryHead) -> tuple[tuple[int, ...], ...]:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from gpucache import __version__
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.backends.installation import loaded_builds, replaced_library
+from gpucache.backends.installation import loaded_builds, replaced_file
 from gpucache.engine.program_names import program_name as program_name
 from gpucache.engine.stores import Stores, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.keys import cache_key, difference, digest
+from gpucache.keys import REPLACED, cache_key, difference, digest
 from gpucache.library import process
 from gpucache.model import NAMESPACE, CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store.interface import MADE, REMOTE, UNREADABLE, Event
@@ -118,8 +118,10 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
     store, head = stores.target, made.head
     if store is None:
         return False
-    if (library := replaced_library()) is not None:
-        process.say_once(f"{head.program} is not kept: {library.name} was replaced while its program ran")
+    unknown = next((field.value for field in made.detail.key_fields if REPLACED in field.value), None)
+    if (file := replaced_file()) is not None or unknown:
+        why = unknown or f"{REPLACED}{file}"
+        process.say_once(f"programs of {owner.name} are not kept: {why}; start the program again")
         return False
     miss = _reason(stores, owner, made)
     process.log_miss(head.program, head.target, miss, head.compile_ns)

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "entries.h"
@@ -144,11 +145,18 @@ static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
 
 enum { STAMP = 40, STAMP_AND_SUM = 56 };
 
+static uint64_t changed_ns(const struct stat *status) {
+    return (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
+}
+
+/* Whether a file has changed since this process loaded its compiler, which may have read it before. */
+static int is_late(const struct stat *status) { return wire_begun_ns() && changed_ns(status) > wire_begun_ns(); }
+
 /* Whether a stamp is that of a file, or of a directory, whose stamp changes with the names in it. */
 static int is_stamp(const unsigned char *value, const struct stat *status) {
-    uint64_t changed = (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
     uint64_t written = (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
-    uint64_t stamp[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written, changed};
+    uint64_t stamp[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written,
+                        changed_ns(status)};
     int same = 1;
     for (int i = 0; i < 5; i++) same = same && stamp[i] == number_at(value + 8 * i);
     return same;
@@ -248,10 +256,12 @@ static int look_at_loaded(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Whether two addresses are mapped from one file, as /proc/self/maps has it: stat() may tell another device. */
-static int are_of_one_file(const void *one, const void *other) {
+/* Whether an address is mapped from the file that is mapped at another one, as /proc/self/maps has them: stat()
+   may tell another device. On Btrfs files of two subvolumes share all numbers but those of stat(), so that the
+   paths must be the same too if these are not the numbers of the maps. */
+static int are_of_one_file(const void *one, const void *other, const struct stat *status) {
     const void *addresses[] = {one, other};
-    char *line = NULL, files[2][64] = {"", ""};
+    char *line = NULL, files[2][64] = {"", ""}, paths[2][PATH_MAX] = {"", ""}, told[64];
     size_t room = 0;
     int fd = open_above(AT_FDCWD, "/proc/self/maps", 0);
     FILE *maps = fd >= 0 ? fdopen(fd, "r") : NULL;
@@ -263,7 +273,8 @@ static int are_of_one_file(const void *one, const void *other) {
         for (int i = 0; file && i < 2; i++)
             if ((uintptr_t)addresses[i] >= begin && (uintptr_t)addresses[i] < end) {
                 size_t device = strcspn(file + 1, " ") + 1, inode = strcspn(file + device + 1, " \n");
-                snprintf(files[i], sizeof files[i], "%.*s", (int)(device + 1 + inode), file);
+                snprintf(files[i], sizeof files[i], "%.*s", (int)(device + inode), file + 1);
+                snprintf(paths[i], sizeof paths[i], "%s", file + device + 1 + inode);
             }
     }
     free(line);
@@ -271,11 +282,14 @@ static int are_of_one_file(const void *one, const void *other) {
         fclose(maps);
     else if (fd >= 0)
         close(fd);
-    return *files[0] && !strcmp(files[0], files[1]);
+    snprintf(told, sizeof told, "%02x:%02x %llu", major(status->st_dev), minor(status->st_dev),
+             (unsigned long long)status->st_ino);
+    return *files[0] && !strcmp(files[0], files[1]) && (!strcmp(files[0], told) || !strcmp(paths[0], paths[1]));
 }
 
 /* Whether the library that is loaded under the name of a file is this file; also if none is. By the build id,
-   else by what is mapped: a library that was replaced goes on in the processes that loaded it. */
+   else by what is mapped: a library that was replaced goes on in the processes that loaded it. One that was
+   written in place may, too: on an overlay it keeps its number. */
 static int is_what_is_loaded(int fd, const char *path, const struct stat *status) {
     char real[PATH_MAX];
     struct loaded wanted = {.size = 0};
@@ -285,13 +299,12 @@ static int is_what_is_loaded(int fd, const char *path, const struct stat *status
     wanted.size = id_of_file(fd, wanted.id);
     dl_iterate_phdr(look_at_loaded, &wanted);
     if (wanted.same || !wanted.other) return 1;
-    if (wanted.is_known_other) return 0;
-    uint64_t now[] = {(uintptr_t)wanted.other, status->st_dev, status->st_ino, (uint64_t)status->st_ctim.tv_sec,
-                      (uint64_t)status->st_ctim.tv_nsec};
+    if (wanted.is_known_other || is_late(status)) return 0;
+    uint64_t now[] = {(uintptr_t)wanted.other, status->st_dev, status->st_ino, changed_ns(status)};
     uint64_t mine = digest(now, sizeof now, PARTS) | 1;
     if (is_known(mine, 0)) return 1;
     void *mapped = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
-    int same = mapped != MAP_FAILED && are_of_one_file(wanted.other, mapped);
+    int same = mapped != MAP_FAILED && are_of_one_file(wanted.other, mapped, status);
     if (mapped != MAP_FAILED) munmap(mapped, 1);
     if (same) is_known(mine, 1);
     return same;
@@ -333,6 +346,10 @@ static int file_holds(const struct condition *one, const char *path, struct seen
     }
     if (same && (one->kind == 'S' || one->kind == 'I') && !is_what_is_loaded(fd, path, &status)) {
         *what = "is not the build that this process has loaded";
+        same = 0;
+    }
+    if (same && one->kind == 'B' && is_late(&status)) {
+        *what = "has changed since this process loaded its compiler";
         same = 0;
     }
     close(fd);

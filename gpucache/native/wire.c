@@ -51,11 +51,15 @@ static void put_u32(unsigned char *at, uint32_t value) {
 
 /* The environment when the compiler was loaded, as it may have read variables then. */
 static struct wire_bytes loaded;
+static uint64_t begun_ns;
 
 static struct wire_bytes copy_environment(void);
 
 void wire_begin(void) {
     if (atomic_load(&state) != UNREAD) return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    begun_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     loaded = copy_environment();
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
@@ -70,6 +74,8 @@ void wire_begin(void) {
     if (given > 0 && given <= LONGEST_TIMEOUT_MS) timeout_ms = given;
     atomic_store(&state, ASKING);
 }
+
+uint64_t wire_begun_ns(void) { return begun_ns; }
 
 int wire_asks(void) {
     int now = atomic_load(&state);

@@ -62,6 +62,9 @@ struct wire_reply {
 /* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or index.h's variables, once. */
 void wire_begin(void);
 
+/* When that was, in nanoseconds since 1970: a compiler has read none of its files before. 0 before that. */
+uint64_t wire_begun_ns(void);
+
 /* Whether the server or the index may be asked: it exists, and nothing has failed yet. */
 int wire_asks(void);
 

@@ -16,10 +16,11 @@ import xxhash
 from gpucache.backends import installation
 from gpucache.backends.installation import Installation
 from gpucache.host import file_stamps
-from gpucache.keys import NOT_FOUND
+from gpucache.keys import NOT_FOUND, REPLACED
+from gpucache.native.build import find_compiler
 from gpucache.payload.elf import Library
 from tests.children import run_python, run_text
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, tick
 
 _BUILD, _READ = "compiler build", "compiler built-ins"
 _POCL = Path("/usr/lib/x86_64-linux-gnu/libpocl.so.2.10.0")
@@ -239,3 +240,158 @@ def test_a_file_that_is_as_it_was_is_not_read_by_the_next_process(
     while library.stat().st_ctime_ns == before:  # which steps by up to a second
         changed = marked(b"two", old)
     assert changed != young
+
+
+_HELD = """
+import ctypes, sys
+from pathlib import Path
+from gpucache.backends import installation
+
+library, *others = map(Path, sys.argv[1:])
+ctypes.CDLL(str(library))
+print(installation.marks_here([library])[0], flush=True)
+for line in sys.stdin:
+    print(installation.marks_here([library, *others])[0], flush=True)
+"""
+
+
+class _Holder:
+    """A process that has loaded a library, and says which one that is."""
+
+    def __init__(self, *libraries: Path, before: tuple[str, ...] = ()) -> None:
+        command = [*before, sys.executable, "-c", _HELD, *map(str, libraries)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        )
+        self.first = self._line()
+
+    def now(self) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+
+@pytest.fixture(params=[True, False], ids=["with build ids", "without build ids"])
+def builds(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+    """Two directories with two builds of one library, of one size."""
+    compiler = find_compiler()
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("loaded libraries are found on Linux, and this one is compiled")
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / "library.c").write_text(f"int version(void) {{ return {number}; }}\n")
+        kind = "sha1" if request.param else "none"
+        made = ("-o", tmp_path / str(number) / "libmade.so.1", tmp_path / "library.c")
+        words = (*compiler.command, "-shared", "-fPIC", f"-Wl,--build-id={kind}", *made)
+        subprocess.run(list(map(str, words)), check=True)
+    return tmp_path / "1", tmp_path / "2"
+
+
+def _is_of(build: Path, said: str) -> bool:
+    """Whether a process that had loaded a build says so, or at least that it is not what is there now."""
+    file = build / "libmade.so.1"
+    return said == installation.mark(file) if installation.read_library(file).build_id else REPLACED in said
+
+
+def test_a_library_that_was_replaced_goes_on_in_its_process(builds: tuple[Path, Path]) -> None:
+    """Its build id is in memory; without one nothing is known of it."""
+    old, new = builds
+    keep = shutil.copytree(old, old.with_name("kept"))
+    holder = _Holder(old / "libmade.so.1")
+    assert holder.first == holder.now() == installation.mark(old / "libmade.so.1")
+    (new / "libmade.so.1").replace(old / "libmade.so.1")
+    assert _is_of(keep, holder.now())
+    holder.end()
+
+
+def test_a_library_whose_directory_is_another_by_now_goes_on_in_its_process(
+    builds: tuple[Path, Path],
+) -> None:
+    """As where a link leads to the newest installation; the old one is still there."""
+    old, new = builds
+    link = old.with_name("current")
+    link.symlink_to(old)
+    holder = _Holder(link / "libmade.so.1")
+    assert holder.now() == installation.mark(old / "libmade.so.1")
+    link.unlink()
+    link.symlink_to(new)
+    assert _is_of(old, holder.now())
+    holder.end()
+
+
+def test_another_loaded_library_of_the_name_is_not_this_one(builds: tuple[Path, Path]) -> None:
+    """Two installations of a compiler may be loaded, or only one of them so far."""
+    first, second = (build / "libmade.so.1" for build in builds)
+    holder = _Holder(first)
+    assert holder.first == installation.mark(first)
+    holder.end()
+    holder = _Holder(second, first)
+    assert holder.now() == installation.mark(second)
+    holder.end()
+
+
+def test_a_library_that_was_overwritten_on_an_overlay_goes_on_in_its_process(
+    builds: tuple[Path, Path],
+) -> None:
+    """As in a container: the file has the same number, and the process the file of the image."""
+    old, new = builds
+    top = old.parent
+    for name in ("upper", "work", "merged"):
+        (top / name).mkdir()
+    options = f"lowerdir={old},upperdir={top / 'upper'},workdir={top / 'work'}"
+    mounting = f'mount -t overlay overlay -o {options} {top / "merged"} && exec "$@"'
+    before = ("unshare", "--mount", "--map-root-user", "sh", "-c", mounting, "sh")
+    if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no overlay can be mounted here")
+    library = top / "merged" / "libmade.so.1"
+    writing = f"Path({str(library)!r}).write_bytes(Path({str(new / library.name)!r}).read_bytes())\nfor line"
+    words = [*before, sys.executable, "-c", _HELD.replace("for line", writing, 1), str(library)]
+    done = subprocess.run(words, input="\n", capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == installation.mark(old / library.name)
+    assert _is_of(old, second)
+
+
+_READING = """
+import sys
+from pathlib import Path
+from gpucache.backends import installation
+
+files = tuple(map(Path, sys.argv[1:]))
+one = installation.Installation((), files)
+for line in sys.stdin:
+    print(dict(one.fields())["compiler built-ins"], flush=True)
+    sys.stdin.readline()
+    print(installation.replaced_file(), flush=True)
+"""
+
+
+def test_a_file_that_a_compiler_may_have_read_before_is_not_known(tmp_path: Path) -> None:
+    """Compilers keep what they have read, and a file that was replaced since the process began may differ."""
+    old, other = tmp_path / "kernel.bc", tmp_path / "other.bc"
+    for file in (old, other):
+        file.write_text("as it was")
+    tick(tmp_path)
+    command = [sys.executable, "-c", _READING, str(old), str(other)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+
+        def ask() -> str:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return process.stdout.readline().rstrip("\n")
+
+        assert REPLACED not in ask()
+        (tmp_path / "new").write_text("another b")
+        (tmp_path / "new").replace(old)
+        assert [ask(), ask()] == [str(old), f"{REPLACED}{old}"]
+        process.communicate(timeout=PATIENCE_S)

@@ -62,8 +62,8 @@ int main(void) {
             pthread_t threads[4];
             char *path = strtok(line + 2, "\t"), *index = strtok(NULL, "\t");
             if (index) setenv(getenv("GPUCACHE_RUN_SOCKET") ? "GPUCACHE_RUN_ROOTS" : "GPUCACHE_LAYER_INDEX", index, 1);
-            load(path);
             wire_begin();
+            load(path);
             if (*line == 'c')
                 for (int fd = 0; fd < 64; fd++)
                     if (fd != 1) close(fd);

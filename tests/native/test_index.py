@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -517,3 +518,29 @@ def test_a_made_up_part_is_never_written_beyond_the_answer(layer: Layer, beyond:
     size = sum(4 + len(field) for field in given.answer)
     layer.export(replace(given, holes=(Hole(5, 8, 8, (size + beyond,)),)))
     assert layer.ask_all([given, _compile(b"/tmp/tmp01234567.cu")]) == [_NONE, _NONE]
+
+
+@pytest.mark.parametrize(("kind", "answered"), [("B", False), ("S", True)])
+def test_a_file_that_changed_since_a_process_loaded_its_compiler_may_have_been_read_before(
+    layer: Layer, index_program: Path, kind: str, *, answered: bool
+) -> None:
+    """What is at its path says nothing then; a library that is not loaded yet is another matter."""
+    file, pipe = layer.folder / "kernel.bc", layer.folder / "question"
+    file.write_bytes(b"bitcode")
+    one = _build(Condition(kind, b"", os.fsencode(file), _value(file)))
+    layer.export(one)
+    assert layer.ask(one) == _said(one)
+    os.mkfifo(pipe)
+    environ = {"GPUCACHE_LAYER_INDEX": str(layer.file)}
+    with subprocess.Popen([index_program], stdin=-1, stdout=-1, env=environ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"-\t{pipe}\n".encode())
+        process.stdin.flush()
+        with pipe.open("wb") as question:  # which is read after the library has begun
+            begun_ns, times = time.time_ns(), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+            while file.stat().st_ctime_ns <= begun_ns:
+                os.utime(file, ns=times)
+            fields = (struct.pack("<I", len(field)) + field for field in one.question)
+            question.write(bytes([one.kind]) + b"".join(fields))
+        found, _ = process.communicate(timeout=PATIENCE_S)
+    assert found.rstrip() == (_said(one) if answered else _NONE)

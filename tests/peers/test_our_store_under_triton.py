@@ -310,3 +310,17 @@ def test_a_required_hit_fails_the_compile(tmp_path: Path) -> None:
         "from gpucache.errors import CacheMissError\ntry: compiled()\nexcept CacheMissError: print('missed')"
     )
     assert _run(tmp_path, script, GPUCACHE_REQUIRE="1").stdout == "missed\n"
+
+
+def test_another_build_of_ptxas_under_its_version_hits_nothing(tmp_path: Path) -> None:
+    """Triton's key has the version that ptxas tells, and no more of it."""
+    import triton
+
+    tool = Path(shutil.copy(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas", tmp_path))
+    found = []
+    for added in (b"", b"", b"\0"):
+        with tool.open("ab") as file:
+            file.write(added)
+        found += _outcomes(_run(tmp_path, "compiled()", TRITON_PTXAS_PATH=str(tool)))
+        shutil.rmtree(tmp_path / "triton")
+    assert found == ["never-built", "hit", "opaque-key"]

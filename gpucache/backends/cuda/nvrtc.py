@@ -97,9 +97,12 @@ def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_
 @cache
 def _compiler_fields() -> tuple[tuple[str, str], ...]:
     number = version()
-    libraries = nvrtc_libraries(number)
-    marks = iter(marks_here(tuple(filter(None, libraries))))
-    return _fields(number, *(NOT_FOUND if path is None else next(marks) for path in libraries))
+    names = f"libnvrtc.so.{number[0]}", _builtins_name(number)
+    # A link in the path of a loaded library may lead elsewhere by now.
+    libraries = [loaded_as(name) or path for name, path in zip(names, nvrtc_libraries(number), strict=True)]
+    found = [path for path in libraries if path is not None]
+    marks = dict(zip(found, marks_here(found), strict=True))
+    return _fields(number, *(NOT_FOUND if path is None else marks[path] for path in libraries))
 
 
 def _fields(version: tuple[int, int], nvrtc: str, builtins: str) -> tuple[tuple[str, str], ...]:
