@@ -201,3 +201,14 @@ def test_error_survives_a_process_boundary() -> None:
     """The error with its damage can be sent back from a worker."""
     error = pickle.loads(pickle.dumps(EntryFormatError(FindingKind.CORRUPT, "why")))
     assert (error.damage, str(error)) == (FindingKind.CORRUPT, "why")
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="read() has a position of its own here")
+def test_an_entry_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the system returns at most 2 GiB, and may return less."""
+    pread, entry = os.pread, build_entry()
+    monkeypatch.setattr(os, "pread", lambda fd, count, offset: pread(fd, min(count, 100), offset))
+    assert _read(tmp_path / "entry", encode(entry), entry.key)[1] == entry.payload
+    with pytest.raises(EntryFormatError) as caught:
+        _read(tmp_path / "entry", encode(entry)[:-1], entry.key)
+    assert caught.value.damage is FindingKind.TRUNCATED
