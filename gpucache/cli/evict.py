@@ -76,9 +76,9 @@ def evict(
     environment used within 30 days stay. --superseded keeps entries that were used since the newer one was
     made, or within an hour before; if another compiler or driver made that, or if its source is no file, 30
     days must have passed as well. Neither chooses anything where uses are not recorded: in a root that other
-    users read, on file systems without access times, and in a cache without a single use. Uses by
-    GPUCACHE_READ_ONLY and GPUCACHE_SYSTEM_DIRS, and from where the cache is mounted read-only, are not
-    recorded: give such readers a root made by warm --shared.
+    users read, on file systems without access times, in a cache without a single use, and, against other
+    compilers, of a compiler without one. Uses by GPUCACHE_READ_ONLY and GPUCACHE_SYSTEM_DIRS, and from where
+    the cache is mounted read-only, are not recorded: give such readers a root made by warm --shared.
 
     Exit 2 also means that a cache or an entry which was named, or the directory of --root or GPUCACHE_DIR,
     does not exist, so that a timer does not stay green over a mistyped one.

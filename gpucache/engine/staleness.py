@@ -11,7 +11,8 @@ may be another environment's, or if its source is no file, so that it may be ano
 days must have passed as well.
 
 Days without any use of the cache do not count for a toolchain: its environments may all have been at rest.
-In a cache where uses leave no trace, or none did yet, nothing is stale or superseded.
+In a cache where uses leave no trace, or none did yet, nothing is stale or superseded, nor by other toolchains
+what one made of which no use left a trace: its programs may have the cache where it cannot be written.
 """
 
 import struct
@@ -60,6 +61,8 @@ class _Uses:
     def __init__(self, sample: CacheEntry) -> None:
         self.sample = sample
         self.first_ns, self.last_ns = sample.created_ns, sample.last_used_ns
+        self.shown = False
+        """Whether any shows a use since it was made."""
         self.entries = 0
         self.size_bytes = 0
 
@@ -100,8 +103,9 @@ class Origins:
                 uses.first_ns = entry.created_ns
             if entry.last_used_ns > uses.last_ns:
                 uses.last_ns = entry.last_used_ns
-            if entry.last_used_ns > max(self.used_ns, entry.created_ns) and entry.uses_show:
-                self.used_ns = entry.last_used_ns
+            if entry.last_used_ns > entry.created_ns and entry.uses_show:
+                uses.shown = True
+                self.used_ns = max(self.used_ns, entry.last_used_ns)
             if not (entry.stays or entry.indivisible):
                 uses.entries += 1
                 uses.size_bytes += entry.size_bytes
@@ -125,7 +129,7 @@ class Origins:
         """The origins that no program on this machine reads again, each with the reason, a clause."""
         if not self.used_ns:
             return {}
-        here, idle_ns = tuple(toolchains), max(now_ns - self.used_ns, 0)
+        here, idle_ns, shown = tuple(toolchains), max(now_ns - self.used_ns, 0), self._shown()
         used: dict[tuple[tuple[str, str], ...], int] = {}
         for one, uses in self.found.items():
             used[one.compiler] = max(uses.last_ns, used.get(one.compiler, uses.last_ns))
@@ -133,6 +137,8 @@ class Origins:
         for one, uses in self.found.items():
             last_ns = max(uses.last_ns, used[one.compiler]) if one.toolchain else uses.last_ns
             unused_ns = now_ns - last_ns
+            if one.toolchain_identity and one.compiler not in shown:
+                continue
             if unused_ns - (idle_ns if one.toolchain_identity else 0) > UNUSED_NS:
                 found[one] = self._why(one, uses, here, f"unused for {format_age(unused_ns)}")
         return {one: why for one, why in found.items() if why}
@@ -152,6 +158,7 @@ class Origins:
             settled = made_ns if made_ns <= now_ns - UNUSED_NS else 0
             build = _digest(entry)
             made[build] = _with(made.get(build, b""), (_place(entry), number, made_ns, settled))
+        shown = self._shown()
 
         def judge(entry: CacheEntry) -> bool:
             if not self.used_ns or not _has_versions(entry):
@@ -162,12 +169,16 @@ class Origins:
                 if maker == number and place == where != _NOWHERE:
                     found = newest > since_ns
                 else:
-                    found = since_ns < settled <= self.used_ns - UNUSED_NS
+                    found = since_ns < settled <= self.used_ns - UNUSED_NS and origin(entry).compiler in shown
                 if found and (place == where or _NOWHERE in (place, where)):
                     return True
             return False
 
         return judge
+
+    def _shown(self) -> set[tuple[tuple[str, str], ...]]:
+        """The compilers of which any entry shows a use."""
+        return {one.compiler for one, uses in self.found.items() if uses.shown}
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
         """The number and size of the removable entries among them."""

@@ -253,12 +253,12 @@ def entries() -> Callable[[Path], list[Path]]:
 def upgraded(root: Path, target: str) -> Entry:
     """Publishes the entry of a target as one of 40 days ago, used now, and gives that of an older toolchain.
 
-    That was made the day before and not used.
+    That was made the day before, used once, and not since.
     """
     store, entry = entry_of(root, target)
     of_compiler = (one for one in entry.head.toolchain if one[0] not in entry.head.toolchain_identity)
     version_of(store, entry, 40, 0)
-    return version_of(store, entry, 41, 41, next(of_compiler))
+    return version_of(store, entry, 41, 40.5, next(of_compiler))
 
 
 def version_of(

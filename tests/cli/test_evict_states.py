@@ -25,6 +25,7 @@ _SECONDS = 10 / 86_400
 _STATES: dict[str, tuple[tuple[float, float], tuple[float, float], set[str], set[str]]] = {
     "two virtual environments": ((45, 0), (50, 0.5), set(), set()),
     "two containers on one volume, each of which runs weekly": ((60, 6), (60, 7), set(), set()),
+    "two containers, one of which only reads the volume": ((50, 0), (90, 90), set(), set()),
     "an upgrade yesterday": ((1, 0), (50, 2), set(), set()),
     "an upgrade 29 days ago": ((29, 0), (50, 29.5), set(), set()),
     "an upgrade long ago, after which the older compiler was removed": (

@@ -122,6 +122,7 @@ _STATES: dict[str, tuple[list[CacheEntry], list[int], list[int]]] = {
     "a root that others read": (
         [_built(50, 45, OLD, uses_show=False), _built(40, 39, NEW, uses_show=False)], [], [],
     ),
+    "a toolchain whose programs only read": ([_built(90, 90, OLD), _built(80, 0, NEW)], [], []),
     "a root that is only read": ([_built(90, 90, OLD), _built(80, 80, NEW), _built(70, 70, NEW)], [], []),
 }  # fmt: skip
 
@@ -138,7 +139,9 @@ def test_nothing_goes_that_a_program_may_hit_at_its_next_start(
     assert [number for number, one in enumerate(entries) if judge(one)] == old
 
 
-_USED = CacheEntry("gpucache", "used", "/p", 10, 0, NOW_NS, "used.cu")
+_USED = CacheEntry("gpucache", "used", "/p", 10, 0, NOW_NS, "used.cu", toolchain=NEW)._replace(
+    toolchain_identity=("device name",)
+)
 
 
 def _superseded(entries: Sequence[CacheEntry]) -> set[str]:

@@ -428,7 +428,7 @@ def test_an_entry_of_another_driver_is_an_older_version(
     now_ns = 2 * UNUSED_NS
     older, newer = (
         one._replace(created_ns=made_ns, last_used_ns=used_ns)
-        for one, (made_ns, used_ns) in zip(opened(root).scan(), ((1, 1), (UNUSED_NS, now_ns)), strict=True)
+        for one, (made_ns, used_ns) in zip(opened(root).scan(), ((1, 2), (UNUSED_NS, now_ns)), strict=True)
     )
     judge = Origins().superseded((older, newer), now_ns)
     assert (judge(older), judge(newer)) == (shows, False)
