@@ -71,6 +71,8 @@ class FilesFormat(Format[Files]):
     _kept: list[Node] | None = None
     _said: tuple[str, dict[str, None]] = "", {}
     """The entry that was judged last, and what its files could not show."""
+    _parts: tuple[Files | None, dict[str, Parts]] = None, {}
+    """The entry that was judged last as it was seen then, and the parts of its files."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -163,6 +165,9 @@ class FilesFormat(Format[Files]):
             return
         try:
             parts = Parts(item, name, frame.words)
+            if self._parts[0] is not item:
+                self._parts = item, {}
+            self._parts[1][name] = parts
             if parts.cut:
                 what = f"ends before its {parts.cut} does" if parts.size_bytes else "is empty"
                 yield Problem(FindingKind.TRUNCATED, f"{name} {what}: {frame.effect}")
@@ -183,6 +188,11 @@ class FilesFormat(Format[Files]):
             folder = stat.S_ISDIR(item.seen[name].st_mode)
             detail = f"{error}, though programs may follow it"
             yield Problem(FindingKind.UNTRUSTED, detail, paths=() if folder else None)
+
+    def parts(self, item: Files, name: str, frame: Frame) -> Parts:
+        """The parts of a file, as ``judged`` just read them of this item, or as they are now."""
+        seen, found = self._parts
+        return found[name] if seen is item and name in found else Parts(item, name, frame.words)
 
     @contextmanager
     def _unless_large(self) -> Iterator[None]:

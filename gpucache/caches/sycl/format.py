@@ -295,20 +295,22 @@ class Sycl(SyclPlaces, FilesFormat):
         if not (stems := _stems(item)):
             return None
         own = [stem for stem in stems if not _strange(item, stem)]
-        entry, stem = self.entry(item), self._served(item, own or stems)
+        entry = self.entry(item)
         if not own:
-            return entry._replace(stays=_of_others(_strange(item, stem)), unique=False, shows=False)
-        damage = next(self._of_number(item, stem, stems), None)
+            return entry._replace(stays=_of_others(_strange(item, stems[0])), unique=False, shows=False)
+        stem, damage = self._served(item, own)
         with suppress(FormatError, OSError, KeyError):
-            start = Parts(item, stem + _BINARY, _CODE.words).read("binary", _SHOWN_BYTES)
+            start = self.parts(item, stem + _BINARY, _CODE).read("binary", _SHOWN_BYTES)
             entry = entry._replace(artifact_kind=describe(start).kind.value)
         entry = entry._replace(damage=damage, last_used_ns=max(_used_ns(item, one) for one in stems))
         if item.parts[0] == _KERNELS:
             what = "binary" if stem != "ir" else "IR"
             return entry._replace(program=f"kernel_compiler {what} {item.key[:12]}", unique=True)
         entry = entry._replace(unique=False)
-        key = _key(item, stem)
-        return self._described(entry, key) if key else entry
+        with suppress(FormatError, OSError, KeyError):
+            key = self.parts(item, stem + _SOURCE, _KEY)
+            return entry if key.cut else self._described(entry, key)
+        return entry
 
     def _described(self, entry: CacheEntry, key: Parts) -> CacheEntry:
         """An entry with what its key says."""
@@ -337,16 +339,20 @@ class Sycl(SyclPlaces, FilesFormat):
             fields=fields,
         )
 
-    def _served(self, item: Files, stems: Sequence[str]) -> str:
-        """The number that programs take: the first without a lock whose files can be parsed."""
-        whole = (
-            stem for stem in stems
-            if stem + _LOCK not in item.seen and next(self._of_number(item, stem, stems), None) is None
-        )  # fmt: skip
-        return next(whole, stems[0])
+    def _served(self, item: Files, stems: Sequence[str]) -> tuple[str, Problem | None]:
+        """The number that programs take, the first without a lock whose files can be parsed; else the first,
+        and its problem."""
+        first: Problem | None = None
+        for stem in stems:
+            if (found := next(self._of_number(item, stem, stems), None)) is None:
+                return stem, None
+            first = first or found
+        return stems[0], first
 
-    def _of_number(self, item: Files, stem: str, stems: Sequence[str]) -> Iterator[Problem]:
-        """The problems of a number that need no look at its content: lock, half, cut, or out of reach."""
+    def _of_number(
+        self, item: Files, stem: str, stems: Sequence[str], *, whole: bool = False
+    ) -> Iterator[Problem]:
+        """The problems of a number: lock, half, cut, or out of reach; if ``whole``, of its content too."""
         if (name := stem + _LOCK) in item.seen:
             yield (lock := self._lock(item, name, _PASSED, bars=True))
             if lock.kind is FindingKind.LOCKED:
@@ -357,7 +363,7 @@ class Sycl(SyclPlaces, FilesFormat):
             return
         for frame in self.frames:
             for name in (stem + one for one in needed if re.fullmatch(frame.names, stem + one)):
-                yield from self.judged(item, name, whole=False)
+                yield from self.judged(item, name, whole=whole)
         hole = next(number for number in range(len(stems) + 1) if str(number) not in stems)
         if stem != "ir" and int(stem) > hole:
             why = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
@@ -368,14 +374,9 @@ class Sycl(SyclPlaces, FilesFormat):
         now = item.again()
         stems, seen = _stems(now), set[str]()
         for stem in (one for one in stems if not _strange(now, one)):
-            found = list(self._of_number(now, stem, stems))
+            found = list(self._of_number(now, stem, stems, whole=True))
             yield from found
-            if any(one.kind in (FindingKind.LOCKED, FindingKind.ORPHAN) for one in found):
-                continue  # an entry in the making is not judged
-            for name in (one for one in (stem + _SOURCE, stem + _BINARY) if one in now.seen):
-                if not any(name in one.detail for one in found):
-                    yield from self.judged(now, name)
-            if not found and (key := _key(now, stem)):
+            if not found and stems[1:] and (key := _key(now, stem)):
                 sha256 = key.sha256(Span(0, key.size_bytes))
                 if sha256 in seen:
                     yield Problem(FindingKind.SUPERSEDED, f"{stem} is a copy that programs never get to")
@@ -389,14 +390,14 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def unsound(self, item: Files) -> Problem | None:
         """The problem of the binary that programs take."""
-        stem = self._served(item, _stems(item))
+        stem, _ = self._served(item, _stems(item))
         names = (one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen)
         found = (problem for name in names for problem in self.judged(item, name))
         return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
         """The binary that programs take."""
-        name = self._served(item, _stems(item)) + _BINARY
+        name = self._served(item, _stems(item))[0] + _BINARY
         found = Parts(item, name, _CODE.words)
         length = found.spans["binary"].length
         if length > self.largest_bytes:
@@ -408,7 +409,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The images by size and digest, and the numbers of the copies."""
-        if key := _key(item, self._served(item, _stems(item))):
+        if key := _key(item, self._served(item, _stems(item))[0]):
             span = key.spans["images"]
             yield "images", f"{format_size(span.length)}, SHA-256 {key.sha256(span)}"
         else:
@@ -418,7 +419,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The kind and digest of the binary; of a large one its size."""
-        found = Parts(item, self._served(item, _stems(item)) + _BINARY, _CODE.words)
+        found = Parts(item, self._served(item, _stems(item))[0] + _BINARY, _CODE.words)
         try:
             data = found.read("binary")
         except LargeError as error:
@@ -501,8 +502,7 @@ class Sycl(SyclPlaces, FilesFormat):
     def hinders(self, entry: CacheEntry) -> Problem | None:
         """The problem of the number that programs take."""
         item = cast("Files", entry.handle)
-        found = next(self._of_number(item, self._served(item, stems := _stems(item)), stems), None)
-        return found or self.unsound(item)
+        return self._served(item, _stems(item))[1] or self.unsound(item)
 
     # On the way to another machine.
 
