@@ -61,7 +61,6 @@ class ForeignCache(Cache, Generic[T]):
         self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
-        """The place of the cache, and the problems of the place and its limits."""
         if self._limits is None:
             self._limits = ()
             with self._apart():
@@ -75,15 +74,12 @@ class ForeignCache(Cache, Generic[T]):
         return self._scan("")
 
     def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some digits."""
         return list(self._scan(prefix))
 
     def unread(self) -> Sequence[str]:
-        """Why parts could not be read or changed so far, a sentence each."""
         return (*self._failed, *self._format.closed_folders.values())
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """The facts it stores about itself, and its payload; raises FormatError."""
         item = self._item(entry)
         try:
             if (found := self._format.report(item, entry)) is not None:
@@ -95,7 +91,6 @@ class ForeignCache(Cache, Generic[T]):
         return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), described, entry.compile_ns)
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """The payload; raises FormatError if the entry's content is not sound."""
         item = self._item(entry)
         try:
             if wrong := self._format.bars(item) or self._format.unsound(item):
@@ -106,7 +101,6 @@ class ForeignCache(Cache, Generic[T]):
             raise _unread(entry, error) from error
 
     def check(self, entry: CacheEntry) -> Checked:
-        """An entry checked whole, leaving its last use alone."""
         item = self._item(entry)
         try:
             found = list(problems(self._format, item))
@@ -132,7 +126,6 @@ class ForeignCache(Cache, Generic[T]):
         return Checked(entry.key, told, notes, checksum=checksum, unseen=unseen)
 
     def leftovers(self) -> Iterator[Checked]:
-        """Everything outside of entries, and the problems of the cache as a whole."""
         with self._apart():
             made = self._format
             if why := made.closed():
@@ -151,7 +144,6 @@ class ForeignCache(Cache, Generic[T]):
                 yield from made.whole()
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:
-        """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
         item = self._item(entry)
         if entry.stays:
             return Kept(entry.stays)
@@ -167,7 +159,6 @@ class ForeignCache(Cache, Generic[T]):
             return Kept(self._failure(error))
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
-        """Remove several entries like ``remove``: the outcome of each, in their order."""
         every = list(entries)
         going = [self._item(one) for one in every if not one.stays]
         if self.together > 1 and going:
@@ -177,7 +168,6 @@ class ForeignCache(Cache, Generic[T]):
         return [self.remove(one, why) for one in every]
 
     def strip(self, entry: CacheEntry) -> Kept | None:
-        """Remove the parts of an unchanged sound entry that only compilers read; None once removed."""
         item, made = self._item(entry), self._format
         try:
             if wrong := entry.damage or next(made.trust(item), None):
@@ -191,7 +181,6 @@ class ForeignCache(Cache, Generic[T]):
             return Kept(str(error))
 
     def finish_removals(self) -> Sequence[str]:
-        """Apply the owner's rules after removals."""
         try:
             return self._format.finish_removals()
         except Exception as error:
@@ -199,7 +188,6 @@ class ForeignCache(Cache, Generic[T]):
             return ()
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
-        """An entry in its portable form; raises FormatError, ImmovableError."""
         item, made = self._item(entry), self._format
         if made.moving.why_not:
             raise FormatError(made.moving.why_not)
@@ -227,11 +215,9 @@ class ForeignCache(Cache, Generic[T]):
         )
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """The known facts of the programs that use this cache."""
         return self._format.facts_here()
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        """Whether sound entries of some keys are there: a function of a key and names."""
         made, there = self._format, dict[str, list[T]]()
         with suppress(OSError, FormatError):
             for item in made.items(""):
@@ -313,13 +299,12 @@ class ForeignCache(Cache, Generic[T]):
         return checked._replace(findings=tuple(marked))
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether the cache would serve the request; raises UsageError."""
         made = self._format
         for name in wanted:
-            if name not in made.wanted and not made.asks_itself:
+            if name not in made.wanted:
                 rest = f"; ask for {', '.join(made.wanted)}" if made.wanted else _NO_FIELDS
                 raise UsageError(f"{made.owner}'s cache has no field {name!r}{rest}")
-        if not (made.location.enabled or made.place.opt_in or made.asks_itself):
+        if not (made.location.enabled or made.place.opt_in):
             why = next(iter(made.location.problems), f"{made.owner} is told not to use it")
             yield Reach(self.name, "a program", Verdict.NOT_CONSULTED, why)
         elif (answers := made.answer(wanted)) is not None:

@@ -111,9 +111,6 @@ class Format(Places, ABC, Generic[T]):
     """The fields of an entry by which a question is answered, and how much a difference in each counts."""
     opaque: ClassVar[str] = ""
     """Why no miss can be explained, a clause with the alternative, if the inputs of a key are not stored."""
-    asks_itself: ClassVar[bool] = False
-    """Whether ``answer`` itself reports unknown fields, as some have other names as well, and a cache that is
-    off, as it reports the result for one that is on."""
     absent: ClassVar[str] = (
         "no entry has this key: it was never built, or was removed, of which no record is kept"
     )

@@ -107,7 +107,6 @@ class Unusable(Cache):
         self.moving = Moving(reason)
 
     def location(self) -> Location:
-        """The place of the cache, with the reason why it cannot be opened."""
         problems = self._location.problems
         more = () if self._reason in problems else (self._reason,)
         return self._location._replace(problems=(*problems, *more))

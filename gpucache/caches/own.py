@@ -63,7 +63,6 @@ class OwnCache(OwnRoot):
         self._location = location
 
     def location(self) -> Location:
-        """The place of the cache, and its problems."""
         return self._location
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
@@ -75,11 +74,9 @@ class OwnCache(OwnRoot):
         return OwnEntries(self.store, heads)
 
     def unread(self) -> list[str]:
-        """Directories of entries that scans could not list, a sentence each."""
         return self.store.unread()
 
     def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some hex digits."""
         found = (self.store.look_at(key) for key in self.store.find(prefix))
         uses_show = _uses_show(self.store)
         return [_entry(scanned, uses_show) for scanned in found if scanned is not None]
@@ -105,7 +102,6 @@ class OwnCache(OwnRoot):
         )
 
     def artifact(self, entry: CacheEntry) -> Artifact:
-        """The entry's content; raises FormatError, also for bytes of an unknown kind."""
         whole = self._whole(entry)
         try:
             kind = ArtifactKind(whole.head.artifact_kind)
@@ -137,7 +133,6 @@ class OwnCache(OwnRoot):
         return _judged(entry, answer)
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry of a share with the result of its ``check``, each file read once."""
         uses_show = _uses_show(self.store)
         for scanned, whole in self.store.scan_whole(share):
             entry = _entry(scanned, uses_show)
@@ -160,24 +155,20 @@ class OwnCache(OwnRoot):
         raise FormatError(f"the entry {entry.key[:12]} cannot be read: {why}; run 'gpucache verify'")
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """The payload, of several files the binary; raises FormatError."""
         from gpucache.payload import files
 
         payload = self._whole(entry).payload
         return files.binary(payload) if payload.startswith(files.MAGIC) else payload
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
-        """Remove an entry if unchanged since the scan."""
         return self.store.remove(_scanned(entry), why)
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
-        """Remove several entries like ``remove``: each is removed before the next is read."""
         from gpucache.answers.evict import ALL  # which nothing but a removal needs
 
         return self.store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
-        """An entry in its portable form; raises FormatError."""
         from gpucache.store.format import encode  # only entries that move need it
 
         whole = self._whole(entry)
@@ -222,14 +213,9 @@ class OwnCache(OwnRoot):
         return Restored(done=done, present=not done)
 
     def beside_bytes(self) -> int:
-        """The disk space of everything besides the entries."""
         return self.store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
-        """Remove killed processes' leftovers and, for a limit, the oldest records; a sentence, or nothing.
-
-        ``why`` is the rule that removed all entries before, if one did: then all records are removed.
-        """
         swept = self.store.sweep(0 if why else max_size_bytes, why)
         what = "leftovers"
         if why:
@@ -365,11 +351,9 @@ class OwnSystem(System):
         return () if root is None else (Location(self.name, str(root), decided_by, enabled=True),)
 
     def recognises(self, path: Path) -> bool:
-        """Whether a directory is a root."""
         return registry.is_own(path)
 
     def open(self, location: Location) -> OwnCache:
-        """An opened root; raises CacheUnusableError for one that is not trustworthy."""
         root = Path(location.root)
         state = root_state(root)
         if isinstance(state, RootRefused):
@@ -377,7 +361,6 @@ class OwnSystem(System):
         return OwnCache(DirectoryStore(root, writable=False), location)
 
     def isolation(self, folder: Path) -> Isolation:
-        """A root below a directory."""
         return Isolation((("GPUCACHE_DIR", str(folder / self.name)),))
 
 

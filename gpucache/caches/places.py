@@ -554,19 +554,15 @@ class ForeignSystem(System):
 
     @property
     def wanted(self) -> Mapping[str, str]:
-        """The fields that ``explain`` accepts, each with its meaning."""
         return self._format.wanted
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """The question for ``explain`` that shows whether the cache would serve a build."""
         return self._format.question(request, toolchain)
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """The places where its programs would look in this environment, in their order, existing or not."""
         return tuple(self._places.locations(environ))
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file or directory looks like one of its caches. Raises nothing."""
         from gpucache.caches.layout import Whose
 
         try:
@@ -575,12 +571,10 @@ class ForeignSystem(System):
             return False
 
     def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
-        """The cache at a location, existing or not; raises CacheUnusableError if it cannot be one."""
         from gpucache.caches.foreign_cache import ForeignCache
 
         self._format.require(Path(location.root))
         return ForeignCache(self._format(self._format.opened(location), clock))
 
     def isolation(self, folder: Path) -> Isolation:
-        """The environment that moves its programs' cache below a directory."""
         return self._places.isolation(folder)
