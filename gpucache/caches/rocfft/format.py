@@ -246,9 +246,8 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     def _reach(self, asked: Mapping[str, str]) -> Reach:
         try:
-            rows = self._reading()
-            wrong = next((one for _, one in self._problems() if one.kind and one.kind.wrong), None)
-            if rows is None and wrong:
+            problems = self._problems() if self._reading() is None else iter(())
+            if wrong := next((one for _, one in problems if one.kind and one.kind.wrong), None):
                 raise FormatError(f"{self.root}: {wrong.detail}")
         except (UnreadableError, FormatError) as error:
             verdict = Verdict.CORRUPT if isinstance(error, FormatError) else Verdict.NOT_CONSULTED
