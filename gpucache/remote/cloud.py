@@ -22,6 +22,8 @@ from urllib.request import getproxies
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import (
+    NO_FILES,
+    Files,
     Limits,
     Listed,
     batches,
@@ -165,7 +167,11 @@ class CloudObjects:
         store = self._store_for(limit_bytes, reads=True)
         return in_parallel(lambda name: (name, self._read(name, limit_bytes, store)[0]), names)
 
-    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+    def create(
+        self,
+        objects: Iterable[tuple[str, bytes]],
+        files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
+    ) -> Iterator[tuple[str, bool]]:
         """One conditional request for each object."""
         return in_parallel(
             lambda pair: (pair[0], self._put(*pair, "create")), objects, weight=lambda pair: len(pair[1])
@@ -192,6 +198,9 @@ class CloudObjects:
                     for name in group:
                         with suppress(FileNotFoundError):
                             obstore.delete(self._store, name)
+
+    def finish(self) -> None:
+        """Everything is shown."""
 
     def close(self) -> None:
         """Its connections end with the last reference to it."""

@@ -105,6 +105,7 @@ class Contents:
                 break
         finish_catalogue(self.store)
         sweep(self.store, lambda: self._again().named)
+        self.store.finish()
         return _LATER.format(format_count(count, "object", "objects"), self.store.url) if count else ""
 
     def _again(self) -> Catalogue:

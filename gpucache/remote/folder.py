@@ -24,6 +24,8 @@ from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.remote.objects import (
     MOST_OBJECTS,
+    NO_FILES,
+    Files,
     Limits,
     Listed,
     bounded,
@@ -83,7 +85,11 @@ class FolderObjects:
         some = in_parallel if not isinstance(names, Sized) or len(names) > _FEW else map
         return some(lambda name: (name, self._read(name, limit_bytes)), names)
 
-    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+    def create(
+        self,
+        objects: Iterable[tuple[str, bytes]],
+        files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
+    ) -> Iterator[tuple[str, bool]]:
         """Files, each linked into place."""
         return in_parallel(
             lambda pair: (pair[0], self._create(*pair)), objects, weight=lambda pair: len(pair[1])
@@ -105,6 +111,9 @@ class FolderObjects:
                     folder.unlink(last)
         except OSError as error:
             raise os_errors_remote(f"{self.url} cannot be changed", error) from None
+
+    def finish(self) -> None:
+        """Everything is shown."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -56,6 +56,28 @@ class Listed(NamedTuple):
     """When it was written, 0 if the store does not say."""
 
 
+class File(NamedTuple):
+    """An object as a file for other programs, in a store that has such files."""
+
+    path: str = ""
+    """Its path as its owner lays it out, below a directory of the system; empty for one of gpucache alone."""
+    head: int = 0
+    """How many of its first bytes are not part of that file."""
+    about: str = ""
+    """Its system, target and compiler, for people."""
+
+
+class Files(NamedTuple):
+    """Objects as files."""
+
+    by_name: dict[str, File]
+    more: list[tuple[str, bytes]]
+    """Further paths of objects that were sent before, with their bytes."""
+
+
+NO_FILES = Files({}, [])
+
+
 class Objects(Protocol):
     """The objects of one store. Every method raises RemoteError: one sentence that names the store and the
     remedy. A store that does not exist yet has no objects.
@@ -92,9 +114,12 @@ class Objects(Protocol):
         missing or larger than the limit, which is not read."""
         ...
 
-    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+    def create(
+        self, objects: Iterable[tuple[str, bytes]], files: Files = NO_FILES
+    ) -> Iterator[tuple[str, bool]]:
         """Create objects, ``AT_ONCE`` of them at a time, each whole or not at all; with False for one that
-        exists, which is left as it is. The iterable is read as objects are sent, not ahead of it."""
+        exists, which is left as it is. The iterable is read as objects are sent, not ahead of it; ``files``
+        may get the object's file then."""
         ...
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
@@ -103,6 +128,10 @@ class Objects(Protocol):
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, by names as gpucache writes them; missing ones are no error."""
+        ...
+
+    def finish(self) -> None:
+        """Show other programs what was written, after a push or a removal."""
         ...
 
     def close(self) -> None:

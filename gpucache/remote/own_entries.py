@@ -12,6 +12,7 @@ from gpucache.caches.portable import of_own as portable
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
+from gpucache.remote.objects import File
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
 from gpucache.remote.signing import UNSIGNED, TrustedKeys
 from gpucache.store.layout import entry_folder
@@ -35,6 +36,12 @@ def object_name(key: CacheKey, signer: str) -> str:
 def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
     """Name and bytes of an entry's object from its signed record."""
     return object_name(CacheKey(entry.key), made.signer), made.line + entry.files[0].data
+
+
+def file_of(made: Signed) -> File:
+    """An entry's object as a file of a root."""
+    toolchain = " ".join(value for _, value in made.record.facts[:2])
+    return File(made.record.files[0].name, len(made.line), f"{OWN} {made.record.target} {toolchain}".strip())
 
 
 def named(name: str) -> tuple[CacheKey, str]:

@@ -6,13 +6,13 @@ there. Nothing is reported as sent before the store was seen to have it, unmarke
 catalogue. Must not know the kind of store, or which systems there are.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unsound
 from gpucache.caches.interface import Cache
-from gpucache.caches.portable import ImmovableError
+from gpucache.caches.portable import Fact, ImmovableError, PortableEntry
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.remote import own_entries
@@ -25,7 +25,7 @@ from gpucache.remote.catalogue import (
     read_catalogue,
     write_catalogue,
 )
-from gpucache.remote.objects import Objects
+from gpucache.remote.objects import File, Files, Objects
 from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
 from gpucache.remote.removal import sign, sweep
 from gpucache.remote.signing import SigningKey, TrustedKeys
@@ -67,18 +67,17 @@ def push(
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
     catalogue = read_catalogue(store, believed, objects=True)
     yield from catalogue.findings
-    sending = _Sending(catalogue, key, believed, sources=sources, progress=progress)
+    sending = _Sending(
+        catalogue, key, believed, sources=sources, progress=progress, lays_out=not store.served
+    )
     if dry_run:
-        for _ in sending.objects(selected):
-            yield from sending.drain()
-        yield from sending.drain()
-        yield from (sending.outcome(one, PushResult.WOULD_SEND, 0) for one in sending.under_way)
+        yield from sending.foreseen(selected)
         return
     stopped: BaseException | None = None
     sign(store)
     wrote = bool(write_catalogue(store, catalogue.strays))
     try:
-        for name, created in store.create(sending.objects(selected)):
+        for name, created in store.create(sending.objects(selected), sending.files):
             if not created:
                 sending.settle(store, name)
             sending.arrived(name, created=created)
@@ -94,7 +93,8 @@ def push(
         yield from sending.catalogued(store)
     if wrote:
         finish_catalogue(store, key.public.id)
-    sweep(store, lambda: read_catalogue(store, believed).named)
+    if sweep(store, lambda: read_catalogue(store, believed).named) or wrote:
+        store.finish()
     if stopped:
         raise stopped
 
@@ -110,7 +110,9 @@ class _Sending:
         *,
         sources: bool,
         progress: Progress,
+        lays_out: bool,
     ) -> None:
+        self._lays_out = lays_out
         self._key = key
         self._believed = believed
         self._sources = sources
@@ -126,13 +128,10 @@ class _Sending:
         for one in filter(catalogue.has, catalogue.records.values()):
             self._there.setdefault(_place(one.record), []).append(one)
         self._count = 0
+        self.files = Files({}, [])
+        """The objects under way as files for other programs."""
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
-
-    @property
-    def under_way(self) -> list[_Sent]:
-        """The entries that wait for an object."""
-        return list({id(one): one for waiting in self._waiting.values() for one in waiting}.values())
 
     def drain(self) -> Iterator[Outcome]:
         """The outcomes so far, once."""
@@ -150,6 +149,14 @@ class _Sending:
                 self._progress(self._count, None, entry.program or entry.key[:12])
                 self._count += 1
                 yield from self._objects(cache, entry)
+
+    def foreseen(self, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]) -> Iterator[Outcome]:
+        """The outcomes of a push that sends nothing."""
+        for _ in self.objects(selected):
+            yield from self.drain()
+        yield from self.drain()
+        waiting = {id(one): one for some in self._waiting.values() for one in some}
+        yield from (self.outcome(one, PushResult.WOULD_SEND, 0) for one in waiting.values())
 
     def _objects(self, cache: Cache, entry: CacheEntry) -> Iterator[tuple[str, bytes]]:
         moved = Moved(entry.cache, entry.key, entry.program, entry.target, entry.size_bytes)
@@ -185,6 +192,8 @@ class _Sending:
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
         new = {name: data for name, data in objects if name not in self._bytes}
+        if self._lays_out:
+            self._lay_out(made, packed, new)
         self._bytes |= {name: len(data) for name, data in new.items()}
         waits = {name for name, _ in objects if name in self._waiting or name in new}
         tells = ", ".join(filter(None, (moving.tells, _PICKLES if moving.pickles else "")))
@@ -197,6 +206,21 @@ class _Sending:
         if not waits:
             self.done.append(sent)
         yield from new.items()
+
+    def _lay_out(self, made: Signed, packed: PortableEntry, new: Container[str]) -> None:
+        """Note the paths of an entry's files as its owner lays them out."""
+        record = made.record
+        if record.system == OWN:
+            self.files.by_name[objects_of(made)[0][0]] = own_entries.file_of(made)
+            return
+        version = dict(record.facts).get(Fact.VERSION, "")
+        about = " ".join(filter(None, (record.system, record.target, version)))
+        for one, file in zip(record.files, packed.files, strict=True):
+            name, path = blob_name(one.sha256), f"{record.system}/{one.name}"
+            if name in new and name not in self.files.by_name:
+                self.files.by_name[name] = File(path, about=about)
+            else:
+                self.files.more.append((path, file.data))
 
     def settle(self, store: Objects, name: str) -> None:
         """Make sure of an object that was there already: it is of another push at the same time, marked, or
@@ -223,6 +247,7 @@ class _Sending:
     def arrived(self, name: str, *, created: bool) -> None:
         """Note that an object is in the store."""
         self._files.pop(name, None)
+        self.files.by_name.pop(name, None)
         if created:
             self._new[name] = self._bytes[name]
         for sent in self._waiting.pop(name, ()):

@@ -1,10 +1,14 @@
 """A store in an OCI registry: objects packed into the layers of a few artifacts.
 
 The URL is ``oci://HOST[:PORT]/REPOSITORY[:TAG]``, for HTTPS, or HTTP on a loopback address; ``oci+http://``
-is HTTP anywhere. Each ``create`` pushes its objects as *packs*: image manifests with layers of up to 32 MiB,
-in which objects follow each other, and a config that says where each is. A pack has its own tag,
+is HTTP anywhere. Each ``create`` pushes its objects as *packs*: images whose layers are tar files of up to
+32 MiB, and whose config says where in them each object is. A pack has its own tag,
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
 of packs at its first read, and again when it lists or creates.
+
+TAG itself is an image index for other tools, derived from all packs whenever one was written: an image of all
+layers for each platform, then the packs. If two writers derive it at once, the next one mends it. So that the
+image has few layers, small packs are merged.
 
 Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are
 removed. Where a registry removes no manifests, a tag is moved to a pack of nothing.
@@ -13,12 +17,14 @@ Owns the form of a pack and which bytes of it are requested. Must not know the c
 """
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from ipaddress import ip_address
 from itertools import groupby
+from tarfile import PAX_FORMAT, TarInfo
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -28,6 +34,9 @@ import msgspec
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import (
     MOST_OBJECTS,
+    NO_FILES,
+    File,
+    Files,
     Limits,
     Listed,
     in_parallel,
@@ -53,8 +62,18 @@ _MOST_JSON_BYTES = 4 << 20
 _MOST_PACKS = 10_000
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
-_INDEX_TYPE = "application/vnd.gpucache.index.v1+json"
-_LAYER_TYPE = "application/vnd.gpucache.objects.v1"
+_INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+_LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+_ARTIFACT_TYPE = "application/vnd.gpucache.store.v1"
+_CONTENTS = "org.gpucache.contents"
+"""The annotation that lists the systems, targets and compilers of a pack's objects."""
+_PLATFORMS = ("amd64", "arm64")
+_MOST_LAYERS = 40
+"""Above so many layers in all packs small ones are merged, down to half of it."""
+_BLOCK = 512
+_END = bytes(2 * _BLOCK)
+_TRIES = 5
 _KEEPS = (400, 401, 403, 405, 501)
 """How registries refuse to remove a manifest, by their settings or to users who may only push."""
 _DEFAULT_TAG = "gpucache"
@@ -67,12 +86,13 @@ T = TypeVar("T")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class _Blob(msgspec.Struct, frozen=True, rename="camel"):
+class _Blob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The description of a layer or a config in a manifest."""
 
     media_type: str
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
     size: _Count
+    annotations: dict[str, str] = {}
 
 
 class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,22 +102,39 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     media_type: Literal["application/vnd.oci.image.manifest.v1+json"]
     config: _Blob
     layers: tuple[_Blob, ...]
+    artifact_type: str = _ARTIFACT_TYPE
+    annotations: dict[str, str] = {}
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where an object of a pack is."""
+    """Where an object of a pack is: it may be in two parts, of two files of a layer."""
 
     name: str
     layer: _Count
     offset: _Count
     size: _Count
+    head: _Count = 0
+    """The bytes of the first part, if there are two."""
+    gap: _Count = 0
+    """The bytes between them."""
+
+    @property
+    def end(self) -> int:
+        """Where its last byte ends."""
+        return self.offset + self.size + self.gap
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """The config of a pack."""
+    """The part of a pack's config that is for gpucache."""
 
     written_ns: _Count
     objects: tuple[_Place, ...]
+
+
+class _Config(msgspec.Struct, frozen=True):
+    """The config of a pack."""
+
+    gpucache: _Index
 
 
 _EMPTY = _Index(0, ())
@@ -110,7 +147,7 @@ class _TagList(msgspec.Struct, frozen=True):
 
 
 # Of a type that several threads decode for the first time msgspec crashes.
-_TAG_LISTS, _MANIFESTS, _INDEXES = map(msgspec.json.Decoder, (_TagList, _Manifest, _Index))
+_TAG_LISTS, _MANIFESTS, _CONFIGS = map(msgspec.json.Decoder, (_TagList, _Manifest, _Config))
 
 
 class _Pack(NamedTuple):
@@ -118,6 +155,21 @@ class _Pack(NamedTuple):
     digest: str
     layers: tuple[_Blob, ...]
     config: _Index
+    size: int
+    """The size of its manifest."""
+    annotations: Mapping[str, str]
+
+    @property
+    def layers_size(self) -> int:
+        """The bytes of all layers."""
+        return sum(one.size for one in self.layers)
+
+    @property
+    def about(self) -> Counter[str]:
+        """The objects by system, target and compiler."""
+        with suppress(msgspec.MsgspecError):
+            return Counter(msgspec.json.decode(self.annotations.get(_CONTENTS, "{}"), type=dict[str, int]))
+        return Counter()
 
     @property
     def age(self) -> tuple[bool, int, str]:
@@ -125,18 +177,44 @@ class _Pack(NamedTuple):
         return not self.tag.endswith(_REPLACED), self.config.written_ns, self.tag
 
 
-class _Layer(NamedTuple):
-    """Objects that become a layer."""
+class _Layer:
+    """Objects that become a layer, as files of a tar file."""
 
-    sizes: dict[str, int]
-    parts: list[bytes]
+    def __init__(self) -> None:
+        self.places: list[_Place] = []
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.about: Counter[str] = Counter()
+
+    def add(self, name: str, data: bytes, file: File) -> None:
+        """Add an object."""
+        if file.about:
+            self.about[file.about] += 1
+        if not file.head:
+            at = self.write(file.path or f"gpucache/{name}", data)
+            self.places.append(_Place(name, 0, at, len(data)))
+            return
+        at = self.write(f"gpucache/{name}", data[: file.head])
+        rest = self.write(file.path, data[file.head :])
+        self.places.append(_Place(name, 0, at, len(data), file.head, rest - at - file.head))
+
+    def write(self, path: str, data: bytes) -> int:
+        """Add a file; returns where its bytes begin."""
+        header = TarInfo(path)
+        header.size, header.mode = len(data), 0o644
+        start = header.tobuf(PAX_FORMAT)
+        at = self.size + len(start)
+        self.parts += (start, data, bytes(-len(data) % _BLOCK))
+        self.size = at + len(data) + len(self.parts[-1])
+        return at
 
 
 class _Pushed(NamedTuple):
-    """A layer in the registry, and the sizes of the objects in it."""
+    """A layer in the registry, and the objects in it."""
 
     blob: _Blob
-    sizes: dict[str, int]
+    places: list[_Place]
+    about: Counter[str]
 
 
 class _Span(NamedTuple):
@@ -185,18 +263,23 @@ class RegistryObjects:
         for read in in_parallel(self._read, _spans(wanted), _AT_ONCE):
             yield from read
 
-    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+    def create(
+        self, objects: Iterable[tuple[str, bytes]], files: Files = NO_FILES
+    ) -> Iterator[tuple[str, bool]]:
         """Packs of the objects that no other pack has; an object exists once its pack does."""
         self._refresh()
         present: list[str] = []
-        layers: list[_Pushed] = []
-        for layer in in_parallel(self._push_layer, self._layers(objects, present), _AT_ONCE):
-            layers.append(layer)
-            if len(layers) == _PACK_LAYERS or sum(len(one.sizes) for one in layers) >= _PACK_OBJECTS:
-                yield from self._push_layers(layers)
-                layers = []
-        yield from self._push_layers(layers)
+        yield from self._pack(self._layers(objects, files, present))
         yield from ((name, False) for name in present)
+
+    def _pack(self, layers: Iterable[_Layer]) -> Iterator[tuple[str, bool]]:
+        group: list[_Pushed] = []
+        for layer in in_parallel(self._push_layer, layers, _AT_ONCE):
+            group.append(layer)
+            if len(group) == _PACK_LAYERS or sum(len(one.places) for one in group) >= _PACK_OBJECTS:
+                yield from self._push_layers(group)
+                group = []
+        yield from self._push_layers(group)
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """A pack whose tag is made of the name; of two writers at once the last one's stays, as registries
@@ -204,9 +287,11 @@ class RegistryObjects:
         self._refresh()
         ((_, old),) = self.read([name], LAYER_BYTES)
         data = change(old)
-        layer = self._push_layer(_Layer({name: len(data)}, [data]))
+        layer = _Layer()
+        layer.add(name, data, File())
         tag = f"{self._tag}-{sha256(name.encode()).hexdigest()[:12]}{_REPLACED}"
-        self._push_pack((layer.blob,), _index_of([layer]), tag)
+        pushed = self._push_layer(layer)
+        self._push_pack((pushed.blob,), self._index_of([pushed]), tag)
 
     def remove(self, names: Iterable[str]) -> None:
         """Manifests without the objects, instead of those with them; first the new ones."""
@@ -219,14 +304,75 @@ class RegistryObjects:
                 numbers = sorted({place.layer for place in kept})
                 places = tuple(msgspec.structs.replace(one, layer=numbers.index(one.layer)) for one in kept)
                 layers = tuple(pack.layers[number] for number in numbers)
-                self._push_pack(layers, _Index(pack.config.written_ns, places))
-            answer = self._client.ask("DELETE", f"manifests/{pack.digest}", (202, 200, 204, 404, *_KEEPS))
-            if answer.status in _KEEPS:
-                self._push_pack((), _EMPTY, pack.tag)
-                continue
-            with self._lock:
-                self._packs = {tag: one for tag, one in (self._packs or {}).items() if tag != pack.tag}
-                self._index_packs()
+                self._push_pack(layers, _Index(pack.config.written_ns, places), about=pack.about)
+            self._drop(pack)
+
+    def finish(self) -> None:
+        """Merge small packs, and derive the image index at the tag that was asked for."""
+        packs = self._refresh()
+        if self._merged(packs):
+            packs = self._refresh()
+        named = [pack for pack in sorted(packs, key=lambda one: one.age) if pack.layers]
+        blobs = tuple({blob.digest: blob for pack in named for blob in pack.layers}.values())
+        images = []
+        for architecture in _PLATFORMS:
+            config = self._push_blob(_config_of(blobs, architecture), _CONFIG_TYPE)
+            data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, blobs))
+            digest = self._put_manifest(data, _MANIFEST_TYPE)
+            images.append(_described(digest, len(data), {}, architecture, "linux"))
+        packed = [_described(one.digest, one.size, one.annotations, "unknown", "unknown") for one in named]
+        index = {
+            "schemaVersion": 2,
+            "mediaType": _INDEX_TYPE,
+            "artifactType": _ARTIFACT_TYPE,
+            "manifests": [*images, *packed],
+        }
+        self._put_manifest(msgspec.json.encode(index), _INDEX_TYPE, self._tag)
+
+    def _merged(self, packs: Sequence[_Pack]) -> bool:
+        """Write the layers of small packs as one, if there are many, and remove these; whether there were."""
+        small, size = list[_Pack](), 0
+        left = sum(len(pack.layers) for pack in packs)
+        many = left > _MOST_LAYERS
+        for pack in sorted(packs, key=lambda one: one.layers_size):
+            size += pack.layers_size
+            if not many or left <= _MOST_LAYERS // 2 or size > LAYER_BYTES:
+                break
+            if not pack.tag.endswith(_REPLACED) and pack.layers:
+                small.append(pack)
+                left -= len(pack.layers)
+        if len(small) < 2:
+            return False
+        layer, about = _Layer(), Counter[str]()
+        for pack in small:
+            about += pack.about
+            for number, blob in enumerate(pack.layers):
+                data = self._read_blob(blob)
+                if data is None or not data.endswith(_END):
+                    return False  # another writer merged it
+                layer.places += (
+                    msgspec.structs.replace(one, layer=0, offset=one.offset + layer.size)
+                    for one in pack.config.objects
+                    if one.layer == number
+                )
+                layer.parts.append(data.removesuffix(_END))
+                layer.size += len(layer.parts[-1])
+        pushed = self._push_layer(layer)
+        index = _Index(max(pack.config.written_ns for pack in small), tuple(layer.places))
+        self._push_pack((pushed.blob,), index, about=about)
+        for pack in small:
+            self._drop(pack)
+        return True
+
+    def _drop(self, pack: _Pack) -> None:
+        """Remove a pack, whose objects others have by now."""
+        answer = self._client.ask("DELETE", f"manifests/{pack.digest}", (202, 200, 204, 404, *_KEEPS))
+        if answer.status in _KEEPS:
+            self._push_pack((), _EMPTY, pack.tag)
+            return
+        with self._lock:
+            self._packs = {tag: one for tag, one in (self._packs or {}).items() if tag != pack.tag}
+            self._index_packs()
 
     def close(self) -> None:
         """Close the connections."""
@@ -234,22 +380,25 @@ class RegistryObjects:
 
     def _refresh(self) -> list[_Pack]:
         """Learn which packs there are; those whose tags have their digests never change."""
-        tags = self._tags()
-        known = self._packs or {}
-        new = [tag for tag in tags if tag not in known or tag.endswith(_REPLACED)]
-        read: list[_Pack] = []
-        objects = sum(len(pack.config.objects) for pack in known.values())
-        for pack in in_parallel(self._read_pack, new):
-            if pack is not None:
-                read.append(pack)
-                objects += len(pack.config.objects)
-            if objects > MOST_OBJECTS:
-                raise RemoteError(f"{self.url} has more than {MOST_OBJECTS} objects; push elsewhere")
-        with self._lock:
-            packs = {tag: pack for tag, pack in known.items() if tag in tags}
-            self._packs = packs | {pack.tag: pack for pack in read}
-            self._index_packs()
-            return list(self._packs.values())
+        for _ in range(_TRIES):
+            tags = self._tags()
+            known = self._packs or {}
+            new = [tag for tag in tags if tag not in known or tag.endswith(_REPLACED)]
+            read: list[_Pack] = []
+            objects = sum(len(pack.config.objects) for pack in known.values())
+            for pack in in_parallel(self._read_pack, new):
+                if pack is not None:
+                    read.append(pack)
+                    objects += len(pack.config.objects)
+                if objects > MOST_OBJECTS:
+                    raise RemoteError(f"{self.url} has more than {MOST_OBJECTS} objects; push elsewhere")
+            with self._lock:
+                packs = {tag: pack for tag, pack in known.items() if tag in tags}
+                self._packs = packs | {pack.tag: pack for pack in read}
+                self._index_packs()
+            if len(read) == len(new):  # else their objects may be in a pack that was merged meanwhile
+                break
+        return list((self._packs or {}).values())
 
     def _index_packs(self) -> None:
         """Put the objects of all packs together; to be called with the lock."""
@@ -288,22 +437,23 @@ class RegistryObjects:
             return None
         digits = sha256(answer.data).hexdigest()
         manifest = self._parsed(answer.data, _MANIFESTS, tag)
+        size, notes = len(answer.data), manifest.annotations
         if not manifest.layers:
-            return _Pack(tag, f"sha256:{digits}", (), _EMPTY)
+            return _Pack(tag, f"sha256:{digits}", (), _EMPTY, size, notes)
         if not tag.endswith((digits[:12], _REPLACED)):
             raise self._damaged(tag, "it is not the artifact that its tag names")
-        if manifest.config.media_type != _INDEX_TYPE or manifest.config.size > _MOST_JSON_BYTES:
+        if manifest.config.media_type != _CONFIG_TYPE or manifest.config.size > _MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
         config = self._read_blob(manifest.config)
         if config is None:
             return None
-        index = self._parsed(config, _INDEXES, tag)
+        index = self._parsed(config, _CONFIGS, tag).gpucache
         for place in index.objects:
             require_object_name(place.name)
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
-            if not sizes or place.offset + place.size > sizes[0]:
+            if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, f"sha256:{digits}", manifest.layers, index)
+        return _Pack(tag, f"sha256:{digits}", manifest.layers, index, size, notes)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -312,9 +462,7 @@ class RegistryObjects:
             data = self._read_range(span)
         if data is None:
             return [(place.name, None) for place in span.places]
-        return [
-            (place.name, data[(at := place.offset - span.start) : at + place.size]) for place in span.places
-        ]
+        return [(place.name, _cut(data, place, place.offset - span.start)) for place in span.places]
 
     def _read_range(self, span: _Span) -> bytes | None:
         if span.start == span.end:
@@ -338,43 +486,70 @@ class RegistryObjects:
             raise self._client.garbage(f"other bytes than the digest {blob.digest}")
         return answer.data
 
-    def _layers(self, objects: Iterable[tuple[str, bytes]], present: list[str]) -> Iterator[_Layer]:
+    def _layers(
+        self, objects: Iterable[tuple[str, bytes]], files: Files, present: list[str]
+    ) -> Iterator[_Layer]:
         """Objects that are in no pack, in layers; the names of others go to ``present``."""
         seen: set[str] = set()
-        layer, size = _Layer({}, []), 0
+        layer = _Layer()
         for name, data in objects:
-            if require_object_name(name) in self._found or name in seen:
-                present.append(name)
-                continue
-            seen.add(name)
-            full = size + len(data) > LAYER_BYTES or len(layer.sizes) == _PACK_OBJECTS
-            if layer.sizes and full:
+            file = files.by_name.get(require_object_name(name), File())
+            if layer.parts and (layer.size + len(data) > LAYER_BYTES or len(layer.places) == _PACK_OBJECTS):
                 yield layer
-                layer, size = _Layer({}, []), 0
-            layer.sizes[name] = len(data)
-            layer.parts.append(data)
-            size += len(data)
-        if layer.sizes:
+                layer = _Layer()
+            if name not in self._found and name not in seen:
+                layer.add(name, data, file)
+            else:
+                present.append(name)
+                if file.path and not file.head:
+                    layer.write(file.path, data)
+            seen.add(name)
+            while files.more:
+                layer.write(*files.more.pop())
+        if layer.parts:
             yield layer
 
     def _push_layer(self, layer: _Layer) -> _Pushed:
-        return _Pushed(self._push_blob(b"".join(layer.parts) or b"\0", _LAYER_TYPE), layer.sizes)
+        blob = self._push_blob(b"".join((*layer.parts, _END)), _LAYER_TYPE)
+        title = {"org.opencontainers.image.title": f"{blob.digest[7:19]}.tar"}
+        blob = msgspec.structs.replace(blob, annotations=title)
+        return _Pushed(blob, layer.places, layer.about)
 
     def _push_layers(self, layers: Sequence[_Pushed]) -> Iterator[tuple[str, bool]]:
         if layers:
-            self._push_pack(tuple(layer.blob for layer in layers), _index_of(layers))
-        yield from ((name, True) for layer in layers for name in layer.sizes)
+            about = sum((one.about for one in layers), Counter[str]())
+            self._push_pack(tuple(layer.blob for layer in layers), self._index_of(layers), about=about)
+        yield from ((one.name, True) for layer in layers for one in layer.places)
 
-    def _push_pack(self, layers: tuple[_Blob, ...], index: _Index, tag: str = "") -> None:
-        config = self._push_blob(msgspec.json.encode(index), _INDEX_TYPE)
-        data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, layers))
+    def _index_of(self, layers: Sequence[_Pushed]) -> _Index:
+        places = (
+            msgspec.structs.replace(one, layer=number)
+            for number, layer in enumerate(layers)
+            for one in layer.places
+        )
+        return _Index(self._client.now_ns, tuple(places))
+
+    def _push_pack(
+        self, layers: tuple[_Blob, ...], index: _Index, tag: str = "", about: Mapping[str, int] = {}
+    ) -> None:
+        config = self._push_blob(_config_of(layers, _PLATFORMS[0], index), _CONFIG_TYPE)
+        notes = {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
+        manifest = _Manifest(2, _MANIFEST_TYPE, config, layers, annotations=notes)
+        data = msgspec.json.encode(manifest)
         digits = sha256(data).hexdigest()
         tag = tag or f"{self._tag}-{digits[:12]}"
-        headers = {"Content-Type": _MANIFEST_TYPE}
-        self._client.ask("PUT", f"manifests/{tag}", (200, 201, 202), body=data, headers=headers)
+        self._put_manifest(data, _MANIFEST_TYPE, tag)
         with self._lock:
-            self._packs = {**(self._packs or {}), tag: _Pack(tag, f"sha256:{digits}", layers, index)}
+            made = _Pack(tag, f"sha256:{digits}", layers, index, len(data), notes)
+            self._packs = {**(self._packs or {}), tag: made}
             self._index_packs()
+
+    def _put_manifest(self, data: bytes, media_type: str, tag: str = "") -> str:
+        """Write a manifest at a tag, or by its digest, which is returned."""
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        headers = {"Content-Type": media_type}
+        self._client.ask("PUT", f"manifests/{tag or digest}", (200, 201, 202), body=data, headers=headers)
+        return digest
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
         digest = f"sha256:{sha256(data).hexdigest()}"
@@ -422,14 +597,35 @@ def _is_loopback(host: str) -> bool:
         return name == "localhost"
 
 
-def _index_of(layers: Sequence[_Pushed]) -> _Index:
-    places: list[_Place] = []
-    for number, layer in enumerate(layers):
-        offset = 0
-        for name, size in layer.sizes.items():
-            places.append(_Place(name, number, offset, size))
-            offset += size
-    return _Index(time.time_ns(), tuple(places))
+def _config_of(layers: Sequence[_Blob], architecture: str, index: _Index | None = None) -> bytes:
+    """The config of an image of some layers, none of which is compressed."""
+    config = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},
+        **({"gpucache": index} if index else {}),
+    }
+    return msgspec.json.encode(config)
+
+
+def _described(digest: str, size: int, notes: Mapping[str, str], architecture: str, system: str) -> object:
+    """An image in an index."""
+    return {
+        "mediaType": _MANIFEST_TYPE,
+        "digest": digest,
+        "size": size,
+        "artifactType": _ARTIFACT_TYPE,
+        "annotations": notes,
+        "platform": {"architecture": architecture, "os": system},
+    }
+
+
+def _cut(data: bytes, place: _Place, at: int) -> bytes:
+    """The bytes of an object from those at which its first part begins."""
+    if not place.gap:
+        return data[at : at + place.size]
+    return data[at : at + place.head] + data[at + place.head + place.gap : at + place.size + place.gap]
 
 
 def _spans(wanted: Iterable[tuple[_Blob, _Place]]) -> Iterator[_Span]:
@@ -438,7 +634,7 @@ def _spans(wanted: Iterable[tuple[_Blob, _Place]]) -> Iterator[_Span]:
     for _, group in groupby(ordered, key=lambda one: one[0].digest):
         span: _Span | None = None
         for layer, place in group:
-            end = place.offset + place.size
+            end = place.end
             near = span and place.offset <= span.end + _GAP_BYTES and end - span.start <= LAYER_BYTES
             if span and near:
                 span.places.append(place)

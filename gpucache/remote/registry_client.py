@@ -10,6 +10,8 @@ import io
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from threading import Lock
@@ -81,6 +83,7 @@ class RegistryClient:
         self._limits = limits
         self._lock = Lock()
         self._authorization: str | None = None
+        self._now_ns = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.trust_env = not loopback  # proxies
@@ -118,6 +121,11 @@ class RegistryClient:
         if answer is None:
             raise self._unreached(failed) from None
         raise self._refused(answer)
+
+    @property
+    def now_ns(self) -> int:
+        """The time by the registry's own clock, as its last reply said."""
+        return self._now_ns or time.time_ns()
 
     def next_page(self, answer: Answer) -> str | None:
         """The URL of the next page of a list, which must be of the same registry."""
@@ -172,6 +180,8 @@ class RegistryClient:
             said = response.status_code in asked.accepted
             most_bytes = asked.most_bytes if said else _MOST_SAID
             data = self._whole(response.raw, most_bytes, began, cut=not said)
+            with suppress(KeyError, TypeError, ValueError):
+                self._now_ns = int(parsedate_to_datetime(response.headers["Date"]).timestamp()) * 10**9
             return Answer(response.status_code, response.headers, data, response.url)
 
     def _whole(self, raw: Any, most_bytes: int, began: float, *, cut: bool) -> bytes:

@@ -98,14 +98,15 @@ def withdraw(store: Objects, names: Collection[str]) -> frozenset[str]:
     return ours
 
 
-def sweep(store: Objects, named: Callable[[], Container[str]]) -> None:
-    """Remove the objects of marks that are an hour old, unless they are ``named`` by now.
+def sweep(store: Objects, named: Callable[[], Container[str]]) -> bool:
+    """Remove the objects of marks that are an hour old, unless they are ``named`` by now; whether there were
+    marks.
 
-    That is called for each mark after it was taken. Raises RemoteError.
+    ``named`` is called for each mark after it was taken. Raises RemoteError.
     """
     found = read_marks(store)
     if not found.marks:
-        return
+        return False
     now_ns = _write(store, ())
     for name, one in found.marks.items():
         taken_ns = found.taken.get(name)
@@ -120,9 +121,10 @@ def sweep(store: Objects, named: Callable[[], Container[str]]) -> None:
             until, keep = time.monotonic() + _TURN_S, named()
             for group in batches((each for each in sorted(one.names) if each not in keep), 1000):
                 if time.monotonic() > until:
-                    return
+                    return True
                 store.remove(group)
             store.remove([name, name + _TAKEN])
+    return True
 
 
 def _write(store: Objects, names: Collection[str]) -> int:

@@ -20,7 +20,7 @@ from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host.deadlines import within
 from gpucache.model import CacheKey, Entry
 from gpucache.remote import own_entries
-from gpucache.remote.objects import AT_ONCE, Limits, Objects, is_folder, open_objects, public
+from gpucache.remote.objects import AT_ONCE, File, Files, Limits, Objects, is_folder, open_objects, public
 from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, read_trusted, signing_key
 from gpucache.settings import Remote, own_key_place
@@ -264,13 +264,14 @@ class RemoteStore:
         if not objects.writes:
             raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
         key = self._key(objects)
-        records, files = dict[str, Signed](), dict[str, bytes]()
+        records, data_of, files = dict[str, Signed](), dict[str, bytes](), dict[str, File]()
         for entry in entries:
             packed = own_entries.portable(entry.key, entry.head, encode(entry))
             record = signed(record_of(packed), key)
             name, data = own_entries.object_of(record, packed)
-            records[name], files[name] = record, data
-        self._sent += (records[name] for name, created in objects.create(files.items()) if created)
+            records[name], data_of[name], files[name] = record, data, own_entries.file_of(record)
+        created = objects.create(data_of.items(), Files(files, []))
+        self._sent += (records[name] for name, new in created if new)
 
     def _catalogue(self) -> None:
         """Name the entries that were sent for readers of the store by a web server, which lists nothing."""

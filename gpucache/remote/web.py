@@ -140,7 +140,7 @@ class WebObjects:
             "s3://, gs://, az:// or oci://"
         )
 
-    listed = create = replace = remove = _only_read
+    listed = create = replace = remove = finish = _only_read
 
     def _read(self, name: str, limit_bytes: int) -> bytes | None:
         reply = self._persist(urlsplit(f"{self.url}/{require_object_name(name)}"), limit_bytes)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tarfile
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ import pytest
 
 from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
-from gpucache.remote.objects import Limits, Objects, open_objects
+from gpucache.remote.objects import File, Files, Limits, Objects, open_objects
 from tests.children import run_text
 from tests.remote.servers import Moving, docker_registry, free_port
 from tests.remote.test_objects import ONE, TWO
@@ -85,10 +86,8 @@ def test_skopeo_inspects_a_pack_and_copies_it_to_another_repository(url: str, tm
     assert re.fullmatch("kernels-[0-9a-f]{12}", tag)
     source, target = (f"{_docker(url)}/{name}:{tag}" for name in ("from", "to"))
     assert sha256(_skopeo("inspect", "--raw", "--tls-verify=false", source).encode()).hexdigest()[:12] in tag
-    assert set(json.loads(_skopeo("inspect", "--config", "--raw", "--tls-verify=false", source))) == {
-        "written_ns",
-        "objects",
-    }
+    config = json.loads(_skopeo("inspect", "--config", "--raw", "--tls-verify=false", source))
+    assert set(config["gpucache"]) == {"written_ns", "objects"}
     _skopeo("copy", "--src-tls-verify=false", source, f"dir:{tmp_path}/copy")
     _skopeo("copy", "--dest-tls-verify=false", f"dir:{tmp_path}/copy", target)
     assert _contents(there) == objects
@@ -135,6 +134,84 @@ def test_a_removed_object_is_gone_and_the_others_of_its_pack_stay(url: str, smal
     manifest = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:{after}"))
     assert len(manifest["layers"]) == 1
     assert _create(place, (ONE, b"again")) == {ONE: True}
+
+
+def _unpacked(url: str, place: Path) -> dict[str, bytes]:
+    """The files in the image of the tag that was asked for, as skopeo copies and umoci unpacks it."""
+    if shutil.which("umoci") is None:
+        pytest.skip("umoci is not installed")
+    image = f"oci:{place}/layout:x"
+    _skopeo("copy", "--src-tls-verify=false", f"{_docker(url)}:gpucache", image)
+    done = run_text(["umoci", "unpack", "--rootless", "--image", image.removeprefix("oci:"), f"{place}/made"])
+    assert done.returncode == 0, done.stderr
+    root = place / "made" / "rootfs"
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+_KEY = "ab" * 32
+
+
+def test_the_tag_is_an_image_with_files_as_their_owners_lay_them_out(url: str, tmp_path: Path) -> None:
+    """Entries of our own are a root, those of others have their paths, and equal files are at each."""
+    place = f"{url}/files"
+    own = f"entries/ab/{_KEY}-{'0' * 16}"
+    files = {own: File(f"v1/entries/ab/{_KEY}.gpc", 6), ONE: File("triton/x/k.cubin", about="triton sm_90")}
+    with _opened(place) as opened:
+        assert all(dict(opened.create([(own, b"line!\nentry"), (ONE, b"cubin")], Files(files, []))).values())
+        again = Files({ONE: File("triton/y/k.cubin")}, [("triton/z/k.cubin", b"cubin")])
+        assert dict(opened.create([(ONE, b"cubin"), (TWO, b"2")], again)) == {ONE: False, TWO: True}
+        opened.finish()
+    assert _contents(place) == {own: b"line!\nentry", ONE: b"cubin", TWO: b"2"}
+    found = _unpacked(place, tmp_path)
+    assert found == {
+        f"gpucache/{own}": b"line!\n",
+        f"gpucache/{TWO}": b"2",
+        f"v1/entries/ab/{_KEY}.gpc": b"entry",
+        **{f"triton/{name}/k.cubin": b"cubin" for name in "xyz"},
+    }
+    index = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:gpucache"))
+    assert index["artifactType"] == "application/vnd.gpucache.store.v1"
+    notes = [one["annotations"].get("org.gpucache.contents") for one in index["manifests"]]
+    assert '{"triton sm_90":1}' in notes
+    assert [one["platform"]["architecture"] for one in index["manifests"]][:2] == ["amd64", "arm64"]
+
+
+def test_oras_pulls_the_image_by_its_digest(url: str, tmp_path: Path) -> None:
+    """Every layer is a tar file, whose bytes have the digest that the manifest names."""
+    import oras.client
+
+    place = f"{url}/oras"
+    with _opened(place) as opened:
+        list(opened.create([(ONE, b"1"), (TWO, b"2")]))
+        opened.finish()
+    index = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:gpucache"))
+    target = f"{place.removeprefix('oci://')}@{index['manifests'][0]['digest']}"
+    client = oras.client.OrasClient(insecure=True)
+    [layer] = client.pull(target=target, outdir=str(tmp_path))
+    with tarfile.open(layer) as tar:
+        assert tar.getnames() == [f"gpucache/{ONE}", f"gpucache/{TWO}"]
+
+
+def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
+    """No object is lost, removed ones stay removed, dates stay, and a reader of before finds all."""
+    place = f"{url}/merged"
+    objects = {f"blobs/{number:02x}/{f'{number:02x}' * 32}": b"%d" % number for number in range(45)}
+    with _opened(place) as early:
+        for pair in objects.items():
+            with _opened(place) as opened:
+                list(opened.create([pair]))
+        assert len(list(early.listed(""))) == 45
+        gone = next(iter(objects))
+        with _opened(place) as opened:
+            opened.remove([gone])
+            dated = {one.name: one.written_ns for one in opened.listed("")}
+            opened.finish()
+        del objects[gone]
+        assert dict(early.read(objects, 10)) == objects
+    assert _contents(place) == objects
+    with _opened(place) as opened:
+        assert all(one.written_ns >= dated[one.name] for one in opened.listed(""))
+    assert len(_tags(place)) <= 22
 
 
 def _appended(new: bytes, old: bytes | None) -> bytes:
@@ -277,17 +354,17 @@ def _blob(media_type: str, data: bytes, size: int | None = None) -> dict[str, ob
 
 def _honest(
     objects: Sequence[object] = (("a", 0, 0, 3), ("b", 0, 3, 2)),
-    config_type: str = "application/vnd.gpucache.index.v1+json",
+    config_type: str = "application/vnd.oci.image.config.v1+json",
     config_size: int | None = None,
 ) -> dict[str, Reply]:
     """The replies of a registry with one pack, as we write it by default."""
-    layer, config = b"oneB!", json.dumps({"written_ns": 5, "objects": objects}).encode()
+    layer, config = b"oneB!", json.dumps({"gpucache": {"written_ns": 5, "objects": objects}}).encode()
     manifest = json.dumps(
         {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
             "config": _blob(config_type, config, config_size),
-            "layers": [_blob("application/vnd.gpucache.objects.v1", layer)],
+            "layers": [_blob("application/vnd.oci.image.layer.v1.tar", layer)],
         }
     ).encode()
     tag = f"gpucache-{_digest(manifest)[7:19]}"
@@ -363,7 +440,9 @@ def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPat
         _honest(objects=[("a", 0, 1 << 62, 1 << 62)]),
         _honest(objects=[("../a", 0, 0, 1)]),
         _honest(objects=[("a",)]),
-        _honest(config_type="application/vnd.oci.image.config.v1+json"),
+        _honest(objects=[("a", 0, 0, 3, 4)]),
+        _honest(objects=[("a", 0, 0, 3, 1, 1 << 40)]),
+        _honest(config_type="application/vnd.gpucache.index.v1+json"),
         _honest(config_size=1 << 40),
     ],
 )
