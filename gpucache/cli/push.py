@@ -50,7 +50,9 @@ def push(
 
     Any number of machines may push to one store at once: a file that several entries share is kept once, and
     two variants of a key are both kept. After an interruption the next push goes on.
-    Files of some systems contain paths of this machine or names of its programs; push reports that.
+    Files of some systems contain paths of this machine or names of its programs; push reports that. Entries
+    of gpucache itself contain the build options, with every -D value, and the paths of headers: the key is
+    made of them, so they cannot be left out.
 
     Buckets take the variables of their cloud: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE with keys,
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;

@@ -141,12 +141,17 @@ class CloudObjects:
     writes = True
 
     def __init__(
-        self, url: str, made: "Callable[[int, bool], ObjectStore]", meanings: Mapping[str, object]
+        self,
+        url: str,
+        made: "Callable[[int, bool], ObjectStore]",
+        meanings: Mapping[str, object],
+        limits: Limits,
     ) -> None:
         """``made`` gives the store with the time for requests of so many bytes, which are read or not."""
         self.url = url
         self._made = cache(made)
         self._store = self._made(0, False)
+        self._limits = limits
         self._meanings = meanings
         """The words in the sentences of errors."""
 
@@ -160,7 +165,7 @@ class CloudObjects:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
 
         with self._asked():
-            yield from bounded(pages(), self.url)
+            yield from bounded(pages(), self.url, self._limits)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""
@@ -317,7 +322,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
             "access": "the credentials of this environment" if signed else "requests without credentials",
             "remedy": kind.remedy,
         }
-        return CloudObjects(url, made, words)
+        return CloudObjects(url, made, words, limits)
     except (BaseError, ValueError):
         raise UsageError(
             f"{url} cannot be opened with the variables of this environment; {kind.remedy}"

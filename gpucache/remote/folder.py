@@ -74,7 +74,7 @@ class FolderObjects:
             with Folder.at(self._root) as root, ExitStack() as opened:
                 parts = prefix.strip("/").split("/")
                 start = opened.enter_context(root.folder(*parts)) if prefix else root
-                yield from bounded(_files(start, prefix), self.url)
+                yield from bounded(_files(start, prefix), self.url, Limits())
         except FileNotFoundError:
             return
         except OSError as error:

@@ -5,6 +5,7 @@ for, as each has its own library. Must not know the content of objects.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -209,12 +210,20 @@ def require_removable(name: str) -> str:
     return name
 
 
-def bounded(found: Iterable[Listed], url: str) -> Iterator[Listed]:
-    """A listing; raises RemoteError if it has more objects than a store may have."""
-    for count, one in enumerate(found):
-        if count == MOST_OBJECTS:
-            raise RemoteError(f"{url} lists more than {MOST_OBJECTS} objects; push elsewhere")
+def bounded(found: Iterable[Listed], url: str, limits: "Limits") -> Iterator[Listed]:
+    """A listing; raises RemoteError if it has more objects than a store may have, or takes the time of a
+    request and more than a second for 200 objects."""
+    spent_s, objects = 0.0, iter(found)
+    for count in range(MOST_OBJECTS + 1):
+        began = time.monotonic()
+        one = next(objects, None)
+        spent_s += time.monotonic() - began
+        if one is None:
+            return
+        if spent_s > limits.request_s + count / 200:
+            raise RemoteError(f"{url} lists its objects too slowly; check its address and the network")
         yield one
+    raise RemoteError(f"{url} lists more than {MOST_OBJECTS} objects; push elsewhere")
 
 
 def in_parallel(

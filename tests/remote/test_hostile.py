@@ -1,0 +1,125 @@
+"""Hostile servers behind every kind of store: each call ends in time, with one sentence or without bytes."""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import RemoteError
+from gpucache.remote.objects import Limits, Objects, open_objects
+from tests.remote.servers import Scripted, scripted, use_cloud
+from tests.remote.test_objects import ONE
+
+_LIMITS = Limits(connect_s=0.5, request_s=0.5, retries=0)
+_OK = b'HTTP/1.1 200 OK\r\nETag: "a"\r\nLast-Modified: Tue, 24 Nov 2026 10:00:00 GMT\r\n'
+_URLS = {"web": "http://127.0.0.1:{}/x", "bucket": "s3://bucket/x", "registry": "oci://127.0.0.1:{}/team"}
+
+
+def _chunks(client: socket.socket, server: Scripted, piece: bytes, pause_s: float) -> None:
+    client.sendall(_OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    chunk = b"%x\r\n%s\r\n" % (len(piece), piece)
+    while not server.over.wait(pause_s):
+        client.sendall(chunk)
+
+
+def _page(client: socket.socket, server: Scripted) -> None:
+    """A list that always goes on."""
+    number = len(server.requests)
+    if "/v2/" in server.requests[-1]:
+        body = b'{"tags": ["t%d"]}' % number
+        link = b'Link: </v2/team/tags/list?last=t%d>; rel="next"\r\n' % number
+        client.sendall(_OK + link + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        return
+    body = (
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t%d</NextContinuationToken>"
+        b"<Contents><Key>x/blobs/ab/%d</Key><LastModified>2026-11-24T10:00:00Z</LastModified>"
+        b"<Size>1</Size></Contents></ListBucketResult>" % (number, number)
+    )
+    client.sendall(_OK + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def _cut(client: socket.socket, data: bytes) -> None:
+    client.sendall(data)
+    client.shutdown(socket.SHUT_RDWR)
+
+
+_HOSTILE: dict[str, Callable[[socket.socket, Scripted], object]] = {
+    "endless": lambda client, server: _chunks(client, server, bytes(1 << 16), 0),
+    "slow": lambda client, server: _chunks(client, server, b"{", 0.1),
+    "silent": lambda _, server: server.over.wait(),
+    "short": lambda client, _: _cut(client, _OK + b"Content-Length: 1000\r\n\r\n123"),
+    "dying": lambda client, _: _cut(client, _OK[:7]),
+    "redirecting": lambda client, _: client.sendall(
+        b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
+    ),
+    "too long": lambda client, _: client.sendall(_OK + b"Content-Length: %d\r\n\r\n" % (1 << 50)),
+    "garbage": lambda client, _: client.sendall(b"\0\1\2\r\n\r\n" * 100),
+    "full": lambda client, _: client.sendall(
+        b"HTTP/1.1 507 Insufficient Storage\r\nContent-Length: 0\r\n\r\n"
+    ),
+    "read-only": lambda client, _: client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+}
+
+
+@pytest.fixture(name="use")
+def _use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
+    def use(port: int) -> None:
+        keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+        use_cloud(monkeypatch, tmp_path, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", **keys)
+
+    return use
+
+
+@pytest.mark.parametrize("what", _HOSTILE)
+@pytest.mark.parametrize("kind", _URLS)
+def test_every_call_to_a_hostile_server_ends(use: Callable[[int], None], kind: str, what: str) -> None:
+    """Reading gives no bytes, and writing and listing fail, each with a sentence that has a remedy.
+
+    A bucket has written an object once its reply begins well.
+    """
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        with suppress(OSError):
+            _HOSTILE[what](client, server)
+
+    with scripted(answer) as server:
+        use(server.port)
+        with closing(open_objects(_URLS[kind].format(server.port), _LIMITS)) as store:
+            done = kind == "bucket" and what in ("endless", "slow", "short", "too long")
+            calls: list[Callable[[], object]] = [
+                *(() if done else (lambda: list(store.create([(ONE, b"1")])),)),
+                lambda: list(store.listed("")),
+                *(() if done else (lambda: store.replace("index", lambda _: b"1"),)),
+            ]
+            for call in calls:
+                with pytest.raises(RemoteError) as caught:
+                    call()
+                assert ";" in caught.value.message and "\n" not in caught.value.message
+            with suppress(RemoteError):
+                assert dict(store.read([ONE], 1 << 20)) == {ONE: None}
+
+
+@pytest.mark.parametrize("kind", ["bucket", "registry"])
+def test_a_list_without_end_ends(
+    use: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """After its time or as many pages as a store may have; however few objects a page has."""
+    monkeypatch.setattr("gpucache.remote.registry._MOST_PAGES", 50)
+    with scripted(_page) as server:
+        use(server.port)
+        store = open_objects(_URLS[kind].format(server.port), _LIMITS)
+        with closing(store), pytest.raises(RemoteError, match=r"more than|too slowly"):
+            deque(store.listed(""), 0)
+
+
+def test_a_directory_without_end_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after more files than a store may have."""
+    store: Objects = open_objects(str(tmp_path))
+    list(store.create((f"blobs/ab/{number}", b"") for number in range(6)))
+    for name in ("objects", "folder"):
+        monkeypatch.setattr(f"gpucache.remote.{name}.MOST_OBJECTS", 5)
+    with pytest.raises(RemoteError, match="more than 5 objects"):
+        list(store.listed(""))
