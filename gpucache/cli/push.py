@@ -54,6 +54,14 @@ def push(
     of gpucache itself contain the build options, with every -D value, and the paths of headers: the key is
     made of them, so they cannot be left out.
 
+    An entry is reported as sent once the store was seen to have it. What evict and verify --repair remove is
+    gone for readers at once; its files are marked, and removed by the first push, eviction or repair that
+    runs an hour later, so that none of them takes a file from a machine that is sending the same.
+
+    The tag of oci://, gpucache if none is named, is an image with files as their owners lay them out: entries
+    of gpucache are a root, those of others are below the name of their system. Copy it with skopeo, pin its
+    digest, or mount it as an image volume.
+
     Buckets take the variables of their cloud: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE with keys,
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;
     GOOGLE_APPLICATION_CREDENTIALS or the login of gcloud; AZURE_STORAGE_ACCOUNT_NAME with a key, a SAS token

@@ -14,6 +14,7 @@ from gpucache.errors import RemoteError
 from gpucache.remote import push as pushing
 from gpucache.remote.catalogue import Catalogue, lacking, read_catalogue, read_index, write_catalogue
 from gpucache.remote.contents import Contents, stored_caches
+from gpucache.remote.objects import NO_FILES
 from gpucache.remote.removal import FOLDER, SIGN, mark, read_marks, sign, sweep, withdraw
 from gpucache.remote.signing import load_signing_key, make_pair, read_trusted
 from tests.remote.test_objects import ONE, TWO
@@ -113,8 +114,8 @@ class _Between:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def create(self, objects: Any) -> Any:
-        done = list(self._store.create(objects))
+    def create(self, objects: Any, files: Any = NO_FILES) -> Any:
+        done = list(self._store.create(objects, files))
         if any(name.startswith(("entries/", "blobs/")) for name, _ in done):
             action, self._action = self._action, lambda: None
             action()
