@@ -148,6 +148,7 @@ def test_a_repair_beside_a_push_loses_nothing_that_it_reports(fleet: Fleet, syst
     fleet.make("a", system)
     sign(fleet.store)
     assert _push(fleet, system, lambda: _repair_as_leftovers(fleet)) == ["sent"] * 3
+    assert not read_marks(fleet.store).names
     _age(fleet, 1.01)
     fleet.push(key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
@@ -175,6 +176,7 @@ def test_an_eviction_beside_a_push_loses_nothing_that_it_reports(fleet: Fleet, s
     if system == "gpucache":
         shutil.rmtree(fleet.place / "store" / "entries")
     assert _push(fleet, system, lambda: _evict_all(fleet)) == ["sent"] * 3
+    assert read_catalogue(fleet.store, fleet.trusted).named.isdisjoint(read_marks(fleet.store).names)
     _age(fleet, 1.01)
     fleet.push(key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
