@@ -401,10 +401,12 @@ class OpenCLServing(Session[Asked]):
     def _look_up_again(self, one: Build[Asked]) -> None:
         """Look a build up that has ended, and whose devices were not known when it began."""
         try:
-            one.prepared, found = self.look_up(one.asked)
+            prepared, found = self.look_up(one.asked)
+            self.view(one.asked, prepared)  # its program was only asked about the driver's own library
         except GpucacheError as error:
             one.outcome = replace(one.outcome, reason=str(error))
             return
+        one.prepared = prepared
         one.found = tuple(part._replace(payload=b"") if isinstance(part, Hit) else part for part in found)
         if any(map(_reads, one.prepared)):
             one.doubt = one.doubt or _UNSEEN

@@ -272,6 +272,23 @@ def test_headers_that_its_program_was_not_asked_about_are_not_believed(
     assert "too late to ask which headers its process sees" in one.reason
 
 
+def test_a_compiler_that_changes_before_its_devices_are_known_keeps_nothing(
+    stores: Stores, rows: Sequence[Device], tmp_path: Path
+) -> None:
+    """The program may have loaded what was there before."""
+    file = tmp_path / "libcompiler.so"
+    file.write_bytes(b"old")
+    with ExitStack() as ends:
+        late = Late(stores, [row._replace(files=(*row.files, str(file))) for row in rows], ends)
+        missed = late.command.build()
+        file.write_bytes(b"new")
+        late.end_probe()
+        late.command.built(missed.fields[0])
+        (one,) = late.command.end()
+    assert (one.result, _entries(stores)) == (RunResult.PASSED, 0)
+    assert f"{file} has changed since the command began" in one.reason
+
+
 def test_parts_that_are_never_compiled_are_forgotten(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
