@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.backends.opencl.logs import program_log
 from tests.children import run_python
 from tests.pocl import need_pocl
 
@@ -90,3 +91,10 @@ def test_local_sizes_are_built_without_a_trace(run: Any, platform: str, tmp_path
     sizes = ("64-1-1", "16-2-1", "8-4-1")
     wanted = {f"{size}-goffs0{grid}" for size in sizes for grid in ("", "-smallgrid")}
     assert built - {"0-0-0"} == (wanted if platform == "pocl" else set())
+
+
+def test_the_log_of_a_header_names_the_program_that_includes_it() -> None:
+    """Intel's compiler has a number there, which differs from one process to the next."""
+    told = "In file included from 4:2:\n/a/w.h:1:2: warning: 5:6:\n4:1:2: warning: In file included from 4:2:"
+    names = told.replace("from 4", "from k.cl", 1).replace("\n4:", "\nk.cl:")
+    assert program_log(told, "k.cl") == names

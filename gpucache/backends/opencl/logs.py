@@ -2,10 +2,11 @@
 
 import re
 
-# PoCL names the source by a temporary file, Intel by a running number at the start of the line. The pattern
+# PoCL names the source by a temporary file, Intel by a running number where a line names a place. The pattern
 # finds where a path can begin, because otherwise a log full of slashes would be searched from each of them.
 _SOURCE_NAMES = (
-    r"""(?m)(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))"""
+    r"""(?m)(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:)"""
+    r"""|(?<=^In file included from )\d+(?=:\d+:))"""
 )
 
 
