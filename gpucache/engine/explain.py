@@ -37,7 +37,7 @@ from gpucache.keys import (
 )
 from gpucache.model import CacheKey, Checks, EntryHead, FindingKind, KeyField, Program
 from gpucache.store.interface import FAILED, MADE, UNREADABLE, Event, ScannedEntry
-from gpucache.units import format_age, format_instant
+from gpucache.units import format_instant
 
 if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
@@ -270,10 +270,9 @@ def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found:
 
 
 def _origin(event: Event, prepared: Prepared) -> str:
-    """An entry with its age, and with the program's name if it was built under another one."""
-    age = format_age(time.time_ns() - event.when_ns)
+    """An entry with its time, as the journal keeps the words, and with the name of another program."""
     named = "" if event.program == prepared.request.program.name else f" as {event.program}"
-    return f"{event.key[:12]}, built {'just now' if age == 'now' else f'{age} ago'}{named}"
+    return f"{event.key[:12]}, built at {format_instant(event.when_ns)}{named}"
 
 
 def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> Miss:
