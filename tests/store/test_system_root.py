@@ -44,6 +44,13 @@ def _told(root: Path) -> str:
         return str(refused_root(root))
 
 
+def test_a_link_of_the_administrator_to_a_shared_root_is_followed(root: Path) -> None:
+    """As one that leads to the newest of several."""
+    (root.parent / "newest").symlink_to(root)
+    with _stranger():
+        assert refused_root(root.parent / "newest") is None
+
+
 def test_a_shared_root_is_read(root: Path) -> None:
     """A shared root can be read by every user, and so can an empty one."""
     with _stranger():
