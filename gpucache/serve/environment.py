@@ -89,16 +89,13 @@ def _bytes(text: str) -> int:
 
 def own_filters() -> str:
     """The value of ``FILTERS``; empty where the system does not tell it. Source: proc_pid_status(5)."""
-    found = {"Seccomp": "-1", "Seccomp_filters": "-1"}
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            for line in file:
-                name, _, value = line.partition(":")
-                if name in found:
-                    found[name] = value.strip()
+        with open("/proc/self/status", "rb", buffering=0) as file:  # noqa: PTH123
+            lines = file.read(1 << 16).splitlines()
     except OSError:
         return ""
-    return ":".join(found.values())
+    found = dict(line.split(b":\t", 1) for line in lines if line.startswith(b"Seccomp") and b":\t" in line)
+    return f"{int(found.get(b'Seccomp', -1))}:{int(found.get(b'Seccomp_filters', -1))}"
 
 
 def time_out_s() -> float:
