@@ -40,6 +40,7 @@ _PLAIN = frozenset(
         "GPUCACHE_REMOTE_TIMEOUT_MS",
         "GPUCACHE_TRUSTED_KEYS",
         "GPUCACHE_SIGNING_KEY",
+        "GPUCACHE_RUN_TIMEOUT_MS",
     }
 )
 """The gpucache variables with which a command may be run before options and settings are read."""

@@ -36,7 +36,12 @@ Retargeting = tuple[str, str] | None
 
 
 def recorded(kind: Kind, question: Sequence[bytes]) -> tuple[Question, bytes] | None:
-    """A question as it is recorded, and its source; None if it is larger than a recording keeps."""
+    """A question as it is recorded, and its source.
+
+    None if it is larger than a recording keeps, or has headers in memory, as no index answers that.
+    """
+    if kind is Kind.COMPILE and question[_HEADERS] != b"0":
+        return None
     place = source_field(kind)
     source = question[place]
     if mark := DEFEATER.search(source):  # each start of the program makes up another one
@@ -57,7 +62,7 @@ def keep_recorded(
     found = ((folder, build, seen) for folder in folders for build, seen in folder.recording.rows())
     for folder, build, seen in found:
         for question in seen.questions:
-            with suppress(SourceError, WireError):  # a recording may say anything
+            with suppress(SourceError, WireError, ValueError):  # a recording may say anything
                 source = folder.content(question.source)
                 for target in _targets(build.target, devices, targets):
                     kind, fields = asked_again(question, source, devices, os.environ, target)

@@ -1,7 +1,8 @@
 """A whole start below ``gpucache run`` with hits only, next to the peers' own caches and the same layer.
 
 Each side is a fresh process, ``run`` and its children together; the caches are filled beforehand. The index
-in the root serves the hits, so ``run`` itself only starts the command, waits, and writes its line.
+in the root serves the hits, so ``run`` itself only starts the command, waits, and writes its line. A first
+start from an image has a fresh root each time, besides one that ``warm --shared --recording`` filled.
 """
 
 import os
@@ -9,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from tests.benchmarks.library_hit import stable_place
 from tests.benchmarks.library_start import CUDA, OPENCL, missing
-from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Side, compare, process
+from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Sample, Side, compare, process
 
 _BUILD = "cl.Program(context, source).build(cache_dir={}).scale\n"
 _LINK = """
@@ -65,9 +67,9 @@ def run(effort: Effort) -> Iterator[Comparison]:
         kept = "FileStreamProgramCache(sys.argv[1])"
         own = {"cuda.core's file cache": process(_python(CUDA + _COMPILE.format(kept), place / "cuda"))}
         yield _beside(titles[1], _python(CUDA + _COMPILE.format("")), place / "core", own, effort)
-        for count in _COUNTS[:2] if effort.small else _COUNTS:
-            title = f"A program that calls NVRTC {count} times"
-            yield _beside(title, _python(_DIRECT, str(count)), place / f"nvrtc-{count}", {}, effort)
+        for number in _COUNTS[:2] if effort.small else _COUNTS:
+            title = f"A program that calls NVRTC {number} times"
+            yield _beside(title, _python(_DIRECT, str(number)), place / f"nvrtc-{number}", {}, effort)
 
 
 def _beside(
@@ -84,11 +86,36 @@ def _beside(
     variables = dict(line.split("=", 1) for line in text.splitlines())
     sides = {
         "gpucache run": process([_GPUCACHE, "run", "--", *command], **own),
+        **_from_image(command, place),
         **peers,
         "the same in a layer": process(command, **(own | variables)),
         "the command alone": process(command, **own),
     }
     return compare(title, sides, effort.rounds)
+
+
+def _from_image(command: tuple[str, ...], place: Path) -> Mapping[str, Side]:
+    """A first start from an image, if a recording of the command has what it builds."""
+    image, recording, numbers = place / "image", str(place / "recording"), count()
+    for words in (
+        ("record", "-o", recording, "--", *command),
+        ("--root", str(image), "warm", "--shared", "--recording", recording),
+    ):
+        environ = {**os.environ, "GPUCACHE_DIR": str(place / "none"), "PYOPENCL_NO_CACHE": "1"}
+        subprocess.run([_GPUCACHE, *words], cwd=CHECKOUT, env=environ, check=False, capture_output=True)
+    if not (image / "v1" / "rows").is_dir():
+        return {}
+
+    def start() -> Sample:
+        fresh = str(place / "fresh" / str(next(numbers)))
+        own: dict[str, Any] = {
+            "GPUCACHE_DIR": fresh,
+            "GPUCACHE_SYSTEM_DIRS": str(image),
+            "PYOPENCL_NO_CACHE": "1",
+        }
+        return process([_GPUCACHE, "run", "--", *command], **own)()
+
+    return {"a first start from an image": start}
 
 
 def _python(script: str, *arguments: object) -> tuple[str, ...]:

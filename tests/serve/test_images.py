@@ -86,7 +86,6 @@ class Image:
         self._starts += 1
         fresh = {"GPUCACHE_DIR": str(self._folder / f"fresh-{self._starts}")}
         environ = {**self._environment, **fresh, "GPUCACHE_SYSTEM_DIRS": str(self.root), **variables}
-        del environ["GPUCACHE_RUN_TIMEOUT_MS"]
         words = (sys.executable, "-X", "importtime", "-m", "gpucache", "run", "--", *command)
         done = run_text([*wrapper, *words], env=environ)
         assert done.returncode == 0, done.stderr

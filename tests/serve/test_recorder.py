@@ -1,19 +1,22 @@
 """The recorder writes down the requests of a command and serves none of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpucache.engine.stores import Stores
 from gpucache.host.file_stamps import files_seen
 from gpucache.model import Device, Target, Toolchain
-from gpucache.recording.builds import RecordedBuild, Seen
+from gpucache.recording.builds import Question, RecordedBuild, Seen
 from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.foreseen import asked_again
+from gpucache.serve.foreseen import asked_again, recorded
 from gpucache.serve.opencl import OpenCL
+from gpucache.serve.questions import Questions
 from gpucache.serve.recorder import Recorder
 from gpucache.serve.server import Reply, serve
 from gpucache.serve.wire import Fields, Kind, WireError, number
@@ -158,6 +161,29 @@ def test_a_device_with_another_driver_is_asked_for_by_that(
     other = replace_files(DEVICE)._replace(toolchain=TOOLCHAIN._replace(fields=fields))
     with pytest.raises(WireError, match="not on this machine"):
         asked_again(max(seen.questions), SOURCE, [other], {})
+
+
+def test_a_question_with_headers_in_memory_is_not_kept() -> None:
+    """No index answers it, and its headers would be in the recording twice."""
+    question = (b"", b"/", b"", b"13.0", b"/libnvrtc.so", b"a.cu", b"source", b"1", b"h", b"text", b"0", b"0")
+    assert recorded(Kind.COMPILE, question) is None
+    kept = recorded(Kind.COMPILE, (*question[:7], b"0", b"0", b"0"))
+    assert kept is not None and kept[1] == b"source"
+
+
+def test_a_recording_that_says_anything_costs_no_warming(tmp_path: Path) -> None:
+    """Fields that are no text, too few or too many, and kinds that do not exist."""
+    good = Question(Kind.BUILD, "/", ("", "", "", "", "", "1", "", *VALUES), "")
+    for wrong in (
+        replace(good, kind=77),
+        replace(good, fields=()),
+        replace(good, fields=(*good.fields[:5], "2", *good.fields[6:])),
+        replace(good, fields=("", "", "", "\ud800", *good.fields[4:])),
+        replace(good, kind=Kind.COMPILE),
+    ):
+        with pytest.raises((WireError, ValueError)):
+            kind, fields = asked_again(wrong, SOURCE, [replace_files(DEVICE)], {})
+            Questions(Stores(), Libraries()).add(kind, fields)
 
 
 def test_a_recording_without_sources_has_no_questions(project: Path, tmp_path: Path) -> None:
