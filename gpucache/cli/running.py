@@ -206,6 +206,8 @@ class Running:
         code, number, alone, *_ = self._ended
         if number or alone or self.opencl or self._listening.error or self._listening.filtered:
             return None
+        if self._listening.launched:
+            return None
         from gpucache.answers.run_lines import counted, unbuilt
         from gpucache.units import covered_ns
 
@@ -214,7 +216,8 @@ class Running:
             told = unbuilt(code, loaded=self._listening.loaded, binaries=self._listening.binaries)
         elif note_hits(self._listening.roots, self._name, len(hits)):
             waited_ns = covered_ns(sorted((begun, begun + took) for begun, took, *_ in hits))
-            told = "; ".join(counted(len(hits), len(hits), waited_ns, sum(hit[2] for hit in hits), 0))
+            ahead_ns = sum(hit[2] for hit in hits if hit[6])
+            told = "; ".join(counted(len(hits), len(hits), waited_ns, sum(hit[2] for hit in hits), ahead_ns))
         else:
             return None
         told = f"gpucache: {told}"
@@ -235,9 +238,24 @@ class Running:
 
             note_process(self._services().stores(), len(hits), 0)
         by_index = [
-            Intercepted(program, target, RunResult.HIT, key, begun_ns=begun, build_ns=took, saved_ns=saved)
-            for begun, took, saved, key, target, program in hits
+            Intercepted(
+                program,
+                target,
+                RunResult.HIT,
+                key,
+                begun_ns=begun,
+                build_ns=took,
+                saved_ns=saved,
+                all_kernels=late,
+            )
+            for begun, took, saved, key, target, program, late in hits
         ]
+        if launched := {*self._listening.launched}:
+            if self.opencl is None:
+                self._answering()
+            serving = self.opencl.now() if self.opencl is not None else None
+            if serving is not None:
+                serving.note_launches(launched)
         why = (
             "its process has a filter of system calls that gpucache does not have, or no /proc to tell, so "
             "it opens no socket"
@@ -267,11 +285,16 @@ class Running:
         return {**self.opencl.handlers, **self.nvrtc.handlers}
 
 
-def _read(hit: bytes) -> tuple[int, int, int, str, str, str]:
-    """A hit of the index: start, duration, saved time, key, target and program."""
+def _read(hit: bytes) -> tuple[int, int, int, str, str, str, bool]:
+    """A hit of the index: start, duration, saved time, key, target and program, and whether it is whole.
+
+    That is one of a compiler that goes on at launches, all of whose kernels were compiled ahead.
+    """
     times, key, target, program = hit.split(b"\t")
-    begun, took, saved = map(int, times.split())
-    return begun, took, saved, key.decode(), target.decode("unicode_escape"), program.decode("unicode_escape")
+    word, *numbers = times.split()
+    begun, took, saved = map(int, numbers)
+    named = target.decode("unicode_escape"), program.decode("unicode_escape")
+    return begun, took, saved, key.decode(), *named, word == b"late"
 
 
 class Services:

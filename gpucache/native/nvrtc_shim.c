@@ -373,7 +373,7 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
     for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
     int asked = program && !program->followed && sane && ask(program, count, options, &reply);
     if (asked && reply.kind == WIRE_HIT && serve(program, &reply)) {
-        wire_count(&reply, begun_ns);
+        wire_count(&reply, begun_ns, 0);
         wire_done(&reply);
         return SUCCESS;
     }

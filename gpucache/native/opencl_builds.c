@@ -211,7 +211,7 @@ static void tell_rejected(const char *token, cl_int code, struct wire_reply *rep
 /* Of a served build only its end is new to the server. */
 static void tell_served(const struct build *build, const char *token) {
     struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {wire_text(token), wire_text("0"), wire_text("0")};
-    if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count, 0);
+    if (*token && *token != WIRE_OF_INDEX) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count, 0);
 }
 
 static void tell_built(const struct build *build, const char *token, enum wire_wanted wanted, cl_int code,
@@ -441,7 +441,7 @@ static struct twin *ask_once(enum wire_kind kind, const struct build *build, con
         *token = copy_field(field);
     if (build->program) set_token(build->program, *token);
     if (*token && reply->kind == WIRE_HIT) twin = make_twin(build, reply, &refused);
-    if (twin) wire_count(reply, begun_ns);
+    if (twin) wire_count(reply, begun_ns, **token == WIRE_OF_INDEX);
     if (!twin && refused != CL_SUCCESS && !reply->note.at) tell_rejected(*token, refused, reply);
     return twin;
 }

@@ -275,11 +275,26 @@ static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t
 
 /* ---- calls that are only recorded ---- */
 
+/* Whether one of a token's words, the first of which names a row, is a local size. */
+static bool has_size(const char *token, const char *size) {
+    size_t length = strlen(size);
+    for (const char *at = token; (at = strchr(at, ' '));)
+        if (!strncmp(++at, size, length) && (!at[length] || at[length] == ' ')) return true;
+    return false;
+}
+
 static void tell_launched(const char *token, const char *name, const struct local_size *size) {
-    char text[3 * WIRE_NUMBER_SIZE] = "";
+    char text[3 * WIRE_NUMBER_SIZE] = "", note[4 * WIRE_NUMBER_SIZE + 64];
     int used = 0;
-    for (cl_uint i = 0; i < size->dimensions; i++)
+    cl_uint dimensions = size->dimensions, of_index = *token == WIRE_OF_INDEX;
+    while (of_index && dimensions > 1 && size->of[dimensions - 1] == 1) dimensions--; /* as entries have it */
+    for (cl_uint i = 0; i < dimensions; i++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu", i ? "," : "", size->of[i]);
+    if (of_index) {
+        snprintf(note, sizeof note, "launched %.17s %s", token, text);
+        if (used && !has_size(token, text)) wire_note(note);
+        return;
+    }
     struct wire_bytes fields[] = {wire_text(token), wire_text(name), wire_text(text)};
     wire_tell(WIRE_LAUNCHED, fields, 3, 0);
 }

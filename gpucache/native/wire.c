@@ -330,12 +330,12 @@ void wire_note(const char *word) {
     write_note(line, snprintf(line, sizeof line, "%s\n", word));
 }
 
-void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
+void wire_count(const struct wire_reply *reply, uint64_t since_ns, int is_late) {
     char line[LINE_CAP];
     if (!reply->note.at) return;
     unsigned long long since = since_ns, took = wire_now() - since_ns;
-    write_note(line, snprintf(line, sizeof line, "hit %llu %llu %.*s\n", since, took, (int)reply->note.size,
-                              (const char *)reply->note.at));
+    write_note(line, snprintf(line, sizeof line, "%s %llu %llu %.*s\n", is_late ? "late" : "hit", since, took,
+                              (int)reply->note.size, (const char *)reply->note.at));
 }
 
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count, int waits) {

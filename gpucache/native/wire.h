@@ -98,9 +98,14 @@ int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t
 /* Write a word into the file next to the socket, for which no server has to be started; else send it. */
 void wire_note(const char *word);
 
+/* The first character of a token that an index gave for a compiler that goes on at launches. The digest of the question
+   and the local sizes that its entry is compiled for follow, with blanks between them: launches with other sizes are
+   noted, and the server is told nothing. */
+enum { WIRE_OF_INDEX = '@' };
+
 /* The same of a hit that an index gave, for which a program waited since a moment of wire_now(). Of other replies
    nothing is written: the server knows of them. */
-void wire_count(const struct wire_reply *reply, uint64_t since_ns);
+void wire_count(const struct wire_reply *reply, uint64_t since_ns, int is_late);
 uint64_t wire_now(void);
 
 /* Send a message, and wait for the reply only if asked to; the reply itself says nothing. */

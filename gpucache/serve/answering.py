@@ -21,6 +21,7 @@ from gpucache.serve.index import (
     fits,
     merged,
     place_of,
+    question_of,
     row_of,
     rows_of,
 )
@@ -77,6 +78,12 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
     return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)
 
 
+def _built_for(hits: Sequence[Hit]) -> list[bytes]:
+    """The local sizes that all of some entries are compiled for."""
+    sizes = set.intersection(*(set(hit.head.local_sizes) for hit in hits))
+    return sorted(",".join(map(str, size)).encode() for size in sizes)
+
+
 class Rows:
     """The answers in the user's root: a question answered by key is answered from there the next time."""
 
@@ -105,7 +112,7 @@ class Rows:
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
         except (UncoveredError, GpucacheError, OSError):
             return False  # the server answers it the next time, too
-        empty = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
+        answer = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
         target = targets_of(prepared)
         note = b"%d\t%s\t%s\t%s" % (
             max(hit.head.compile_ns for hit in hits),
@@ -113,11 +120,22 @@ class Rows:
             target.encode("unicode_escape"),
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
         )
-        row = row_of(replace(whole, answer=tuple(empty), references=tuple(references), note=note))
+        row = row_of(whole)
+        if any(one.compilation.late for one in prepared):
+            answer[0] = b" ".join((b"@" + place_of(row).encode(), *_built_for(hits)))
+        row = row_of(replace(whole, answer=tuple(answer), references=tuple(references), note=note))
         folder = store.rows if self._strict is None else store.index
         before = folder.get(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
         return all(map(fits, rows)) and folder.put(place_of(row), encode(rows))
+
+    def asked(self, place: str) -> Question | None:
+        """The fields of a question in a row of any root, without those of a process; None if it is gone."""
+        for store in self._stores.on_disk():
+            for folder in (store.index, store.rows):
+                for row in rows_of(folder.get(place) or b"") or ():
+                    return question_of(row)
+        return None
 
     def _reference(self, place: int, hit: Hit) -> Reference:
         """The entry of a hit, if it is still the one that was found; raises UncoveredError."""

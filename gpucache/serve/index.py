@@ -232,6 +232,14 @@ def fits(row: Row) -> bool:
     return len(row.record) <= FRAME_BYTES_CAP
 
 
+def question_of(row: Row) -> tuple[bytes, ...]:
+    """The fields of a question, empty where they are not compared."""
+    fields = _Cursor(row.record, _SUM.size)
+    fields.skip(2)
+    fields.skip(4 * fields.number())
+    return tuple(fields.take() for _ in range(fields.number()))
+
+
 def _question(record: bytes) -> bytes:
     """A record up to its answer: the question that it answers."""
     fields = _Cursor(record, _SUM.size)

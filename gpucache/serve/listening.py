@@ -60,8 +60,11 @@ class Listening:
         """Notes of processes that cannot write the file."""
         self.filtered = 0
         """How many builds of processes with filters of system calls of their own could not be asked about."""
+        self.launched: list[bytes] = []
+        """Launches that no entry of the index's answers is compiled for: its question and the local size."""
         self.hits: list[bytes] = []
-        """The index's answers: the time of the question, its duration, and the note of its row."""
+        """The index's answers: ``hit``, or ``late`` where the compiler goes on at launches, the time of the
+        question, its duration, and the note of its row."""
 
     def open(self) -> str:
         """Listen; gives the path of the socket. Raises OSError, UsageError."""
@@ -104,7 +107,8 @@ class Listening:
         self.loaded = self.loaded or b"loaded" in lines
         self.binaries = lines.count(b"binary")
         self.filtered = lines.count(b"filtered")
-        self.hits = [line[4:] for line in lines if line.startswith(b"hit ")]
+        self.launched = [line[9:] for line in lines if line.startswith(b"launched ")]
+        self.hits = [line for line in lines if line.startswith((b"hit ", b"late "))]
 
     @staticmethod
     def _notes(path: str) -> str:

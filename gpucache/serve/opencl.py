@@ -5,9 +5,10 @@ and the parts that only OpenCL has: several devices, binaries that a driver refu
 known yet, and compilers that go on at launches, whose builds are noted. Must not load a GPU stack.
 """
 
+import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,6 +24,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError, OptionError
+from gpucache.host.file_stamps import files_seen
 from gpucache.keys import PART, cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyField, Language, Program
 from gpucache.probe.remembered import EARLY_FILE
@@ -37,7 +39,7 @@ from gpucache.sources import Memos
 K = TypeVar("K")
 V = TypeVar("V")
 # PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache hits.
-DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
+DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f_]{32}) = 0;\Z")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
@@ -441,6 +443,26 @@ class OpenCLServing(Session[Asked]):
         if why_not := self.publish(one, prepared, artifact, miss):
             return replace(outcome, result=RunResult.LEFT, reason=why_not)
         return replace(outcome, result=RunResult.KEPT)
+
+    def note_launches(self, launched: Iterable[bytes]) -> None:
+        """The same for programs that rows answered: each a row and a local size that its entry lacks."""
+        sizes: dict[str, set[str]] = {}
+        for place, size in (line.decode().split() for line in launched):
+            sizes.setdefault(place[1:], set()).add(size)
+        environ = without_us(os.environ, Libraries())
+        variables = "".join(f"{name}={value}\0" for name, value in environ.items())
+        own = tuple(map(os.fsencode, (files_seen(), os.getcwd(), variables)))  # noqa: PTH109
+        for place, those in sizes.items():
+            question = self.rows.asked(place)
+            with suppress(GpucacheError):
+                if question is not None:
+                    question = (*own, *question[len(own) :])
+                    asked = self.compiler.read(Fields(question))
+                    prepared, found = self.look_up(asked)
+                    outcome = Intercepted(asked.name, "", RunResult.HIT)
+                    one = Build(question, asked, outcome, prepared=prepared, found=found)
+                    one.sizes.update(map(local_size, those))
+                    self.conclude(one)
 
     def conclude(self, one: Build[Asked]) -> None:
         """Note the local sizes that a late compiler's program was launched with and is not compiled for."""

@@ -63,18 +63,14 @@ class Questions:
             yield kind, *self._answer(self._compilers[kind], question, asked)
 
     def keep_rows(self) -> None:
-        """Have the user's root answer every question that is a hit, by itself and wherever it will be used.
-
-        Not those of late compilers, whose launches must be reported.
-        """
+        """Have the user's root answer every question that is a hit, wherever it will be used."""
         rows, stores = Rows(self._stores), self._stores._replace(read_only=True)
         for (kind, question), asked in self._asked.items():
             compiler = self._compilers[kind]
             with suppress(GpucacheError):
                 prepared = compiler.prepare(asked, stores)
-                if not any(one.compilation.late for one in prepared):
-                    hits = hits_of(compiler.find(stores, asked, prepared))
-                    rows.keep(compiler, question, asked, prepared, hits)
+                hits = hits_of(compiler.find(stores, asked, prepared))
+                rows.keep(compiler, question, asked, prepared, hits)
 
     def _hear(self, kind: Kind, handler: Handler, fields: Fields) -> Reply:
         question = fields.rest()

@@ -124,6 +124,12 @@ class Later(Generic[S]):
         late = Intercepted("", "", RunResult.PASSED, reason="the server was not ready in time")
         return (*(() if self.made is None else self.made.finish()), *[late] * self._late)
 
+    def now(self) -> S | None:
+        """The service, made by now if it has not been asked before; None if it cannot be made."""
+        self._begin()
+        self._ready.wait(drain_s())
+        return self.made
+
     def _announced(self, _: Fields) -> Reply:
         self._begin()
         return HEARD

@@ -401,9 +401,8 @@ class Session(ABC, Generic[A]):
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
-        """Have the index answer the next time; not for a late compiler, whose launches must be reported."""
-        if not one.late:
-            self._rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
+        """Have the index answer the next time."""
+        self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
 
     def keep_found(self, one: Build[A]) -> None:
         """The same for a build that has just been stored: to read it back is not a use."""
@@ -411,7 +410,8 @@ class Session(ABC, Generic[A]):
         self.keep_row(one, hits_of(self.compiler.find(stores, one.asked, one.prepared)))
 
     @cached_property
-    def _rows(self) -> "Rows":
+    def rows(self) -> "Rows":
+        """The index of the user's root."""
         from gpucache.serve.answering import Rows
         from gpucache.serve.conditions import Strict
 

@@ -36,6 +36,7 @@ from gpucache.serve.opencl import Asked, prepare_build, read_build
 from gpucache.serve.wire import Fields
 from gpucache.settings import read_settings
 from gpucache.store.directory import DirectoryStore
+from tests.pocl import PLATFORM, need_pocl
 from tests.serve.conftest import PROGRAM, Done
 from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
 from tests.serve.test_opencl import _facts, _row, rows  # noqa: F401 - a fixture among them
@@ -252,6 +253,43 @@ def test_what_hits_is_answered_without_a_server(
     assert (running.opencl, running.nvrtc) == (None, None)
     out, err = capfd.readouterr()
     assert (out, f"{len(hit.results)} hit" in err) == (hit.out, True)
+
+
+@pytest.mark.slow
+def test_a_late_compiler_needs_a_server_only_for_sizes_that_its_entry_lacks(
+    run: Callable[..., Done],
+    environment: dict[str, str],
+    root: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A launch with another local size is noted at the command's end, and its build has both."""
+    need_pocl()
+    words = (sys.executable, PROGRAM, PLATFORM, "2")
+    other = tmp_path / "other.py"
+    other.write_text(PROGRAM.read_text().replace("(16,)", "(8, 1)").replace("(64,)", "(64, 1)"))
+    others = (sys.executable, other, *words[2:])
+    assert run("--learn", *words).results == ["noted"]
+    assert run(*words).results == ["hit"]
+    hit = run(*words)
+    assert hit.results == ["hit"] and hit.report["outcomes"][0]["all_kernels"]
+    monkeypatch.setenv("GPUCACHE_DIR", str(root))
+
+    def start(command: Sequence[object]) -> Running:
+        running = Running([*map(str, command)], str(root))
+        running.run(environment)
+        return running
+
+    running = start(words)
+    assert (running.end(), running.opencl) == (0, None)
+    assert "all kernels of the hits were built ahead" in capfd.readouterr().err
+    assert start(others).end() is None
+    lacking = run("--learn", *others)
+    assert (lacking.results, lacking.report["summary"]["learned"]) == (["hit"], 1)
+    assert run(*others).results == ["hit"]
+    for command in (words, others):
+        assert start(command).end() == 0
 
 
 @pytest.mark.slow
