@@ -191,8 +191,13 @@ def _stems(item: Files) -> list[str]:
     return sorted(found, key=lambda one: -1 if one == "ir" else int(one))
 
 
+def _is_named(name: str) -> bool:
+    """Whether libsycl gives such a name to a file of a number."""
+    return re.fullmatch(_FILE, name) is not None
+
+
 def _is_content(name: str) -> bool:
-    return name.endswith((_BINARY, _SOURCE)) and re.fullmatch(_FILE, name) is not None
+    return name.endswith((_BINARY, _SOURCE)) and _is_named(name)
 
 
 def _key(item: Files, stem: str) -> Parts | None:
@@ -435,7 +440,7 @@ class Sycl(SyclPlaces, FilesFormat):
         stems = _stems(item)
         for name in (one for one in item.names if "/" not in one):
             lone = _stem(name) not in stems
-            if not re.fullmatch(_FILE, name) or name == _strange(item, _stem(name)):
+            if not _is_named(name) or name == _strange(item, _stem(name)):
                 yield name, Problem(FindingKind.LEFTOVER, _of_others(name), paths=())
             elif name.endswith(_LOCK) and (lone or name.endswith(_TIME + _LOCK)):
                 effect = "programs no longer note uses" if not lone else _PASSED
@@ -550,7 +555,8 @@ class Sycl(SyclPlaces, FilesFormat):
         if _identities(now) != _identities(item) or not own:
             return Kept(_of_others(_strange(now, stems[0]))) if stems and not own else Kept()
         with now.open() as folder, self._held(folder, now, own):
-            spent = {one for one in map(_stem, now.names) if one not in stems and _time(now, one) >= 0}
+            times = {_stem(name) for name in now.names if name.endswith(_TIME) and _is_named(name)}
+            spent = {one for one in times if one not in stems and _time(now, one) >= 0}
             for name in (stem + one for stem in (*own, *spent) for one in (_SOURCE, _BINARY, _TIME)):
                 if name in now.seen:
                     folder.unlink(name)
@@ -562,7 +568,7 @@ class Sycl(SyclPlaces, FilesFormat):
         """Remove an entry like ``remove``, after its abandoned locks."""
         now = item.again()
         with now.open() as folder:
-            locks = [name for name in now.names if name.endswith(_LOCK) and "/" not in name]
+            locks = [name for name in now.names if name.endswith(_LOCK) and _is_named(name)]
             if held := next((name for name in locks if not self._is_abandoned(now, name)), ""):
                 raise HeldError(f"a program may be writing, as {held} exists")
             for name in locks:
@@ -644,10 +650,12 @@ class Sycl(SyclPlaces, FilesFormat):
             if (item := _file(path)) is None:
                 return checked
             lock = path.name.endswith(_EVICTION) and _is_lock(item, path.name)
+            named = _is_named(path.name) or _EVICTION in path.name or path.name == _SIZE + _LOCK
             time = path.name.endswith(_TIME) and (
                 not item.seen[path.name].st_size or _time(item, _stem(path.name)) >= 0
             )
-            if lock or time or (path.name.endswith(_LOCK) and self._is_abandoned(item, path.name)):
+            gone = time or (path.name.endswith(_LOCK) and self._is_abandoned(item, path.name))
+            if lock or (named and gone):
                 path.unlink()
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
             for folder in (parts, parts[:-1]):

@@ -557,3 +557,19 @@ def test_what_stays_beside_a_removed_entry_is_told_alone(root: Path) -> None:
     assert marked == [("truncated", True), ("leftover", False)]
     (said,) = told(root)
     assert said.startswith("leftover: 1.bin")
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_names_that_only_end_like_libsycls_stay(damaged: bool, root: Path) -> None:
+    """Empty locks and times under names of one's own, next to an entry and where none is left."""
+    folder = put(root)
+    mine = [folder / name for name in ("notes.lock", "Copy of 0.lock", "Copy of 5_access_time.txt")]
+    for path in mine:
+        lock(path)
+    mine[-1].write_text("1")
+    for name in ("0.bin", "0.src", "0_access_time.txt"):
+        os.truncate(folder / name, 20) if damaged else (folder / name).unlink()
+    repaired(root)
+    for entry in opened(root).scan():
+        opened(root).remove(entry, "--all")
+    assert all(path.exists() for path in mine) and not (folder / "0.bin").exists()
