@@ -160,6 +160,9 @@ class Folder:
             give(fd)
         except BaseException:
             os.close(fd)
+            if flags & os.O_EXCL:  # nobody else can have made it
+                with suppress(OSError):
+                    self.unlink(name)
             raise
         return fd
 
