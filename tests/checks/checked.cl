@@ -70,7 +70,7 @@ kernel void sum(GPUCACHE_CHECKED global const int *x, global int *out, local int
     for (int size = get_local_size(0) / 2; size > 0; size /= 2) {
         int result = 0;
         if (size == half_size)
-            GPUCACHE_CALL_SYNC(halved, doubled(GPUCACHE_PASS id, item, &result));
+            GPUCACHE_CALL_SYNC(halved, doubled(GPUCACHE_PASS (int)get_global_id(0), item, &result));
         if (id < size)
             shared[id] += shared[id + size];
         GPUCACHE_SYNC(halved);

@@ -67,7 +67,7 @@ class Device:
     def last(self, item: int, other: int) -> None:
         self.launch("last", self.out, np.int32(item), np.int32(other), size=LOCAL)
 
-    def sum(self, data: Any, item: int = LOCAL, half: int = 0) -> None:
+    def sum(self, data: Any, item: int = SIZE, half: int = 0) -> None:
         shared = cl.LocalMemory(LOCAL * 4)
         self.launch("sum", self.buffer(data), self.out, shared, np.int32(item), np.int32(half))
 
@@ -83,6 +83,7 @@ def told(step: Callable[[], Any]) -> Any:
 def scenarios(on: Device) -> dict[str, list[Any]]:
     look, ones = on.checked.synchronise, np.ones(SIZE)
     negative = [-9 if item == 37 else 1 for item in range(SIZE)]
+    first_group_large = [99 if item < LOCAL else 1 for item in range(SIZE)]
 
     def steps(*calls: Callable[[], Any]) -> list[Any]:
         on.clear()
@@ -101,9 +102,9 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
         "first segment": steps(lambda: on.clear(-1), lambda: on.sum(negative), look, lambda: on.values(4))[
             1:
         ],
-        "loop": steps(lambda: on.clear(-1), lambda: on.sum(ones, 63, 8), look, lambda: on.values(4))[1:],
+        "loop": steps(lambda: on.clear(-1), lambda: on.sum(ones, 255, 8), look, lambda: on.values(4))[1:],
         "loop, all": steps(lambda: on.clear(-1), lambda: on.sum(ones, 0, 1), look, lambda: on.values(4))[1:],
-        "last segment": steps(lambda: on.sum(ones * 99), look),
+        "last segment": steps(lambda: on.sum(first_group_large), look),
         "last items": steps(lambda: on.last(3, 5), look, lambda: on.values(8)),
         "last items, sound": steps(lambda: on.last(-1, 5), look, lambda: on.values(8)),
         "afterwards": steps(lambda: on.sum(ones), look, lambda: on.values(4)),
