@@ -106,10 +106,10 @@ print(json.dumps([rows, same]))
 
 
 def _probe(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Each row by the first part of its target."""
+    """Each row by the first part of its target; platforms without devices have none."""
     rows, same = json.loads(run_python("-c", _PROBE, env=environment))
     assert all(same)
-    return {row["target"].removeprefix("opencl:").partition("/")[0]: row for row in rows}
+    return {row["target"].removeprefix("opencl:").partition("/")[0]: row for row in rows if row["target"]}
 
 
 def test_real_platforms_say_who_compiles(opencl_environment: Mapping[str, str]) -> None:
@@ -146,13 +146,13 @@ def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_pocls_have_names_of_their_own(two_pocls: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    """Each carries its version; the bare name is a usage error that names both."""
+    """Each carries its version; the bare name means the newest, and a line names both."""
     drivers = {f"pocl-{platforms.slug(row['driver_version'])}" for row in two_pocls.values()}
     assert set(two_pocls) == drivers
     (tmp_path / "show.cl").write_text(_SHOW, encoding="ascii")
-    refused = _gpucache(tmp_path / "cache", "warm", str(tmp_path / "show.cl"), "--target", "opencl:pocl")
-    assert refused.returncode == 2
-    assert all(row["target"] in refused.stderr for row in two_pocls.values())
+    warmed = _gpucache(tmp_path / "cache", "warm", str(tmp_path / "show.cl"), "--target", "opencl:pocl")
+    assert warmed.returncode == 0 and "the newest that can compile" in warmed.stderr
+    assert all(row["target"] in warmed.stderr for row in two_pocls.values())
 
 
 def test_a_pocl_is_not_served_the_entry_of_another(
