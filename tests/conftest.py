@@ -2,10 +2,12 @@
 
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 import gpucache
+from gpucache.caches import systems
+from gpucache.caches.places import Temporary
 from tests.gpu import no_gpu, no_nvidia_opencl
 from tests.pocl import name_pocl
 
@@ -29,6 +33,11 @@ _INHERITED = re.compile(
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("repeatable")
 
+_PLACES = ("HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR")
+"""The variables that, with TMPDIR, put caches below directories of the tests."""
+_OTHERWISE_IN_VAR_TMP = ("OPTIX_CACHE_PATH", "OPENCV_OPENCL_CACHE_DIR")
+_RECORD = Path(__file__).with_name("record") / "sitecustomize.py"
+"""Does so for owners that read the user's record, in this process and in those that it starts."""
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
 
 # A process in a shell's background ignores interrupts, and one under nohup a hangup; so would every child
@@ -52,21 +61,49 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No setting of ours or of a compiler is inherited; children import the package under test."""
     before = os.umask(0o022)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="tests-") as temporary:
+        Path(temporary).chmod(0o711)  # some tests look at it as another user
         for name in [name for name in os.environ if not _INHERITED.fullmatch(name)]:
             patch.delenv(name)
         patch.setenv("LANG", "C.UTF-8")
         patch.setenv("LOGNAME", "gpucache-tests")  # in the names of some caches below /tmp
         patch.setenv("NO_COLOR", "1")
         patch.setenv("COLUMNS", "80")
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("xdg-cache")))
-        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl-cache")))
+        for name in _PLACES:
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        patch.setenv("TMPDIR", temporary)
+        patch.setattr(tempfile, "tempdir", None)
+        record = tmp_path_factory.mktemp("record")
+        for name in _OTHERWISE_IN_VAR_TMP:
+            patch.setenv(name, str(record / name.lower()))
+        shutil.copy(_RECORD, record)
+        if sys.platform != "win32":
+            import pwd
+
+            patch.setattr(pwd, "getpwuid", pwd.getpwuid)  # so that it is as before in the end
+        runpy.run_path(str(record / _RECORD.name))
+        _move_fixed_places(patch, record)
         path = os.environ.get("PYTHONPATH", "")
         checkout = str(Path(__file__).parents[1])  # for those that import from tests
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_PACKAGE_PARENT), checkout, path])))
+        found = filter(None, [str(record), str(_PACKAGE_PARENT), checkout, path])
+        patch.setenv("PYTHONPATH", os.pathsep.join(found))
         yield
     os.umask(before)
+
+
+def _move_fixed_places(patch: pytest.MonkeyPatch, below: Path) -> None:
+    """Put the places that no variable of an environment names, such as in ``/var/tmp``, below a directory.
+
+    Tests ask in this process for the places of environments without any variable.
+    """
+    find = Temporary.find
+
+    def moved(self: Temporary, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        found = find(self, environ)
+        return (Path(f"{below}{found[0]}"), found[1]) if found and found[1] == "default" else found
+
+    patch.setattr(Temporary, "find", moved)
+    patch.setattr(systems, "_OPENCV_SHARED", Path(f"{below}{systems._OPENCV_SHARED}"))
 
 
 @pytest.fixture(scope="session")

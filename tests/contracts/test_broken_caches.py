@@ -134,10 +134,8 @@ def test_our_own_cache_that_cannot_be_used_does_not_stop_the_others(
     (tmp_path / "own").write_text("mine")
     monkeypatch.setenv("CUPY_CACHE_DIR", str(cupy))
     monkeypatch.setenv("GPUCACHE_DIR", str(tmp_path / "own"))
-    # The caches of the user who runs the tests stay, wherever their owners look for them.
-    for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "POCL_CACHE_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.setattr("gpucache.caches.places._on_record", lambda _: str(tmp_path / "home"))
+    for shared in ("TMPDIR", "POCL_CACHE_DIR"):  # by tests
+        monkeypatch.setenv(shared, str(tmp_path / "none"))
     code, unread, summary = _asked(("evict", "--all", "--yes"), "all")
     assert (code, summary["removed"]) == (5, 3) and any(str(tmp_path / "own") in one for one in unread)
 

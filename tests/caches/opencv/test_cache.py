@@ -109,7 +109,7 @@ def test_places_are_found_as_opencv_finds_them(tmp_path: Path) -> None:
     (named,) = SYSTEM.locations({**home, "OPENCV_OPENCL_CACHE_DIR": "disabled"})
     assert "does not turn the cache off" in named.problems[0]
     (location,) = SYSTEM.locations({"HOME": str(tmp_path / "none")})
-    assert (location.root, location.decided_by) == ("/var/tmp/opencv", "default")
+    assert location.root.endswith("/var/tmp/opencv") and location.decided_by == "default"
 
 
 def test_builds_that_lie_one_over_the_other_are_not_all_read(tmp_path: Path) -> None:
