@@ -129,6 +129,7 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
     for name in (*named, "ROCM_PATH", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
     environment = {name: str(tmp_path / place) for name, place in (("HOME", "home"), ("TMPDIR", "tmp"))}
+    (tmp_path / "home/.cache").mkdir(parents=True)  # else OpenCV's default is a place of all users
     formats = set(map(module_of, SYSTEMS))
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
     assert (code, modules & formats) == (0, set())
