@@ -28,10 +28,10 @@ from gpucache.sources.macro_names import (
     DEPENDENCY,
     PROBES_CLOCKS_AND_FILES,
     MacroWords,
-    Pattern,
-    macro_words,
+    Names,
+    NotKnown,
     macros_of,
-    names_of,
+    which_names,
 )
 from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Place, Wanted
@@ -107,7 +107,7 @@ class _Walk:
             self._held[file] = text
         self._main = next(iter(self._held))
         self._scanned: list[File] = []
-        self._candidates: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
+        self._candidates: tuple[Sequence[bytes], set[Names]] | None = None
         self._given = tuple(map(os.fsencode, wanted.include_dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
@@ -141,7 +141,12 @@ class _Walk:
     def force(self, names: Sequence[str]) -> None:
         """Cover ``-include`` options, searched in the current directory, then the include directories."""
         for name in map(os.fsencode, names):
-            found = (file for place in (*self._cwd, *self._dirs) if (file := self._headers.at(place, name)))
+            found = (
+                file
+                for place in (*self._cwd, *self._dirs)
+                for each in self._names(name)
+                if (file := self._headers.at(place, each))
+            )
             self._edge(self._main, Mention(name, angled=False), next(found, None))
 
     def cover_named(self, names: Sequence[str]) -> None:
@@ -160,9 +165,9 @@ class _Walk:
         for file in self._pending:
             if file.data is None:
                 continue
-            text = file.text = self._scans.of(file.digest, file.data, trigraphs=self._rule.trigraphs)
+            text = file.text = self._scans.of(file.digest, file.data)
             if self._rule.assembles or self._rule.heeds_dependency:
-                file.hints = hints(file.data, trigraphs=self._rule.trigraphs)
+                file.hints = hints(file.data)
             file.data = None
             self._scanned.append(file)
             if text.clock and self.uncacheable is None:
@@ -194,15 +199,10 @@ class _Walk:
             if computed and told & prints:
                 told |= PathConstants.HERE | PathConstants.CALLER
             if not file.number and (
-                (named and told & prints)
-                or (printing and uses_macro(self._content(file), printing, trigraphs=self._rule.trigraphs))
+                (named and told & prints) or (printing and uses_macro(self._content(file), printing))
             ):
                 told |= PathConstants.MAIN
-            if (
-                macros
-                and not told & PathConstants.HERE
-                and uses_macro(self._content(file), macros, trigraphs=self._rule.trigraphs)
-            ):
+            if macros and not told & PathConstants.HERE and uses_macro(self._content(file), macros):
                 told |= PathConstants.HERE
             tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
@@ -234,8 +234,18 @@ class _Walk:
 
     def refuse_assembly(self) -> None:
         """Refuse programs that may make an assembler read a file, as pieces can hide its directive."""
-        read = Hint.READS | Hint.DOTS if Hint.STRINGS in self._hints() else Hint.READS
-        reading = next((file.name for file in self._scanned if file.hints & read), None)
+        strings = Hint.STRINGS in self._hints()
+        read = Hint.READS | Hint.DOTS if strings else Hint.READS
+        macros = {*macros_of(text.definitions for text in self._scans_found())} if strings else ()
+        reading = next(
+            (
+                file.name
+                for file in self._scanned
+                if file.hints.found & read
+                or any(word in macros or word[:1] == b"_" for word in file.hints.dotted)
+            ),
+            None,
+        )
         if self.uncacheable is not None or reading is None or not self._rule.assembles:
             return
         if self._hints() & Hint.ASSEMBLY or can_paste(self._scans_found(), ASSEMBLY):
@@ -256,7 +266,7 @@ class _Walk:
             )
 
     def _hints(self) -> Hint:
-        return functools.reduce(operator.or_, (file.hints for file in self._scanned), Hint.NOTHING)
+        return functools.reduce(operator.or_, (file.hints.found for file in self._scanned), Hint.NOTHING)
 
     def _scans_found(self) -> list[Scan]:
         return [file.text for file in self._scanned if file.text]
@@ -270,36 +280,36 @@ class _Walk:
             for file, text in texts
         ]
         asking = [(file, operands) for file, operands in asking if operands]
+        strange = next(
+            (f"{file.name} has the directive #{text.unknown}" for file, text in texts if text.unknown), ""
+        )
+        if strange or any(re.search(rb"[^\w]", macro) for macro in macros):
+            raise UncacheableError(
+                f"{strange or 'a macro around __has_include has letters outside ASCII'}, so that "
+                f"any file may be read; {self._name_them}"
+            )
         if not asking:
             return False
         defined = macros_of(text.definitions for _, text in texts)
-        includes = {one for _, text in texts for one in text.asked if b"__has_" not in one}
-        conditions = {one for _, operands in asking for one in operands} - includes
+        files = [*(file.path or b"program.cu" for file, _ in texts), *self._given]
+        renamed = any(text.renames for _, text in texts)
         names = {
-            operand: names_of(operand, defined, condition=operand in conditions)
-            for _, operands in asking
-            for operand in operands
+            which_names(operand, defined, files, renamed=renamed)
+            for operand in dict.fromkeys(chain.from_iterable(operands for _, operands in asking))
         }
-        untold = [operand for operand, patterns in names.items() if patterns is None]
-        words = macro_words(
-            untold,
-            defined,
-            [*(file.path or b"program.cu" for file, _ in texts), *self._given],
-            renamed=any(text.renames for _, text in texts),
-            conditions=conditions,
-        )
-        if words is None:
+        roots = self._roots([file for file, _ in asking])
+        if self._candidates == (list(roots), names):
+            return False
+        self._candidates = (list(roots), names)
+        if NotKnown() in names:
             raise UncacheableError(
                 "a header is included through a macro that only the compiler can expand; " + self._name_them
             )
-        known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
-        roots = self._roots([file for file, _ in asking])
-        if self._candidates == (list(roots), words, known):
-            return False
-        self._candidates = (list(roots), words, known)
+        known = {pattern for each in names if isinstance(each, frozenset) for pattern in each}
+        words = [each for each in names if isinstance(each, MacroWords)]
         self._headers.remedy = self._name_them
         from_root = {pattern[1:] for pattern in known if pattern[0] == b""}
-        rooted = [(b"/", b"/", b"root")] if from_root or words.rooted else []
+        rooted = [(b"/", b"/", b"root")] if from_root or any(each.rooted for each in words) else []
         for root, spelled, place in (*((root, b"", place) for root, place in roots.items()), *rooted):
             wanted = from_root if spelled else {pattern for pattern in known if pattern[0] != b""}
             try:
@@ -307,8 +317,9 @@ class _Walk:
                 found = (
                     {*matching_files(self._disk, root, wanted, entries=entries)} if wanted else set[bytes]()
                 )
-                if untold and (words.rooted or not spelled):
-                    found.update(reachable_files(self._disk, root, words, entries=entries))
+                for each in words:
+                    if each.rooted or not spelled:
+                        found.update(reachable_files(self._disk, root, each, entries=entries))
                 # A directory without such files, such as an empty current one, counts as if it were missing.
                 # For the others their kind counts, as not every form of include is searched in each.
                 self._frame(*([b"sweep", place] if found else []))
@@ -326,7 +337,7 @@ class _Walk:
         """The uses of macros around a probe outside directives, as NVRTC expands those too."""
         if not macros:
             return ()
-        return used_in_text(self._content(file), macros, trigraphs=self._rule.trigraphs)
+        return used_in_text(self._content(file), macros)
 
     def _content(self, file: File) -> bytes:
         return self._held[file] if file in self._held else self._headers.again(file)
@@ -351,13 +362,18 @@ class _Walk:
         found = (
             file
             for place in self._places(includer, mention, every=every)
-            if (file := self._headers.at(place, mention.name))
+            for name in self._names(mention.name)
+            if (file := self._headers.at(place, name))
         )
         matches: list[File | None] = [*found] if every else [next(found, None)]
         if not mention.every:  # the place of the includer itself decides which directory is next
             matches = [*dict.fromkeys(matches)]
         for file in matches or [None]:
             self._edge(includer, mention, file)
+
+    def _names(self, name: bytes) -> tuple[bytes, ...]:
+        suffix = os.fsencode(self._rule.suffix)
+        return (name, name + suffix) if suffix and b"." not in os.path.basename(name) else (name,)
 
     def _places(self, includer: File, mention: Mention, *, every: bool) -> Iterator[bytes]:
         if os.path.isabs(mention.name):

@@ -18,11 +18,12 @@ from gpucache.errors import SourceError
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.macro_names import MacroWords, Pattern
 from gpucache.sources.rules import Limits
-from gpucache.sources.scan import Hint, Scan
+from gpucache.sources.scan import Hints, Scan
 from gpucache.units import format_size
 
-_FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
+_FIXED = {b"": b"", rb"\.": b"", rb"\.\.": b"..", rb"\.[ \t]*\.": b".."}
 """Parts of a path that name no file: the patterns of ``.``, ``..`` and the empty part between slashes."""
+_NO_HINTS = Hints()
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
@@ -45,7 +46,7 @@ class File:
     """Equal for two paths of one file; numbered in the order in which they are found."""
     digest: str = ""
     text: Scan | None = None
-    hints: Hint = Hint.NOTHING
+    hints: Hints = _NO_HINTS
 
     @property
     def directory(self) -> bytes | None:

@@ -1,16 +1,20 @@
 """The names that an include through a macro can have. Pure.
 
 Only the preprocessor knows which of a macro's definitions is in force, if any. So every definition counts,
-and so does the unexpanded word. Most includes have few possible names, such as CCCL's ``#include
-__THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)``: the macro expanded in all possible ways, by
-``names_of``. That gives up if a macro uses ``##`` or takes any number of arguments, or if there are too many
-expansions.
+and so does the unexpanded word. ``which_names`` answers for one operand, and each answer is a type:
 
-``macro_words`` is the fallback. The preprocessor makes such a name from tokens in the include and in bodies
-of the macros that it leads to. So every word of the name is one of these words or several joined together,
-and every other character is one of theirs, too. That leaves far fewer files than all files below the include
-directories, and needs no list of suffixes. Two things are in no text: numbers, which macros of the compiler
-may give, and the ``_cl_`` that PoCL puts before names of built-in functions.
+* patterns: most includes have few possible names, such as CCCL's ``#include
+  __THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)``: the macro expanded in all possible ways. None at all
+  means that no expansion is the name of a header, so that no compiler accepts the include;
+* ``MacroWords``, if a macro uses ``##`` or takes any number of arguments, or if there are too many
+  expansions. The preprocessor makes such a name from tokens in the include and in bodies of the macros that
+  it leads to. So every word of the name is one of these words or several joined together, and every other
+  character is one of theirs, too. That leaves far fewer files than all files below the include directories,
+  and needs no list of suffixes;
+* ``NotKnown`` for everything else.
+
+Compilers define macros of their own: numbers, and in capitals anything, which cannot be followed. PoCL puts
+``_cl_`` before names of built-in functions.
 
 Also finds the names (probes, clocks, file macros) that a program can paste together with ``##``.
 """
@@ -23,13 +27,22 @@ from typing import NamedTuple
 
 # For compilers a dollar sign and all letters outside ASCII are letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
-DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
+DEFINITION = re.compile(rb"^([\w$\\\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
 # Compilers define such macros, some of them as words or as nothing: __SIZE_TYPE__, __USER_LABEL_PREFIX__.
+_OF_COMPILER = re.compile(rb"__\w+__|as_\w+|kernel_exec")
+# And these, with a text that has no slash: NULL, INFINITY, __cplusplus, cl_khr_depth_images.
+_ANY_TEXT = re.compile(rb"[A-Z_][A-Z0-9_]+|_\w*|cl_\w*")
 # A word with other letters may be defined with universal character names.
-_OF_COMPILER = re.compile(rb"__\w+__|[\w$]*[\x80-\xff][\w$\x80-\xff]*")
-_UNIVERSAL = re.compile(rb"\\[uUN]")
+_OTHER_LETTERS = re.compile(rb"[\x80-\xff]|\\[uUN]")
+_PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
+_PROBE = re.compile(rb"(?<![\w$])__has_(?:include(?:_next)?|embed)(?![\w$])")
+_OPENED = re.compile(_PROBE.pattern + rb"[\s\0]*\(")
+_CALLED = re.compile(rb"(?<![\w$])([\w$]+)[ \t]*\(")
+_OF_CALL = frozenset({b"__VA_ARGS__", b"__VA_OPT__"})
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 RENAMED = b"_cl_"
+_SUFFIX = b"stdh"
+"""What NVRTC appends to names without a dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,9 @@ class MacroWords:
         return self._known[word]
 
 
+Pattern = tuple[bytes, ...]
+"""A path as regular expressions, one for each part between slashes; the first is empty for the root."""
+
 Macros = Mapping[bytes, Sequence[tuple[bytes, bytes]]]
 """The definitions of each name: parameters in parentheses, empty for a macro without any, and the body."""
 
@@ -72,29 +88,45 @@ def macros_of(definitions: Iterable[bytes]) -> Macros:
     return {name: tuple(found) for name, found in macros.items()}
 
 
-def macro_words(
-    asked: Collection[bytes],
-    macros: Macros,
-    names: Collection[bytes],
-    *,
-    renamed: bool = False,
-    conditions: Collection[bytes] = (),
-) -> MacroWords | None:
-    """The words of includes through macros; None if one may have any word, such as of a compiler's macro.
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """The answer for an operand that may name any file."""
 
-    ``asked`` are the operands of these includes, and ``names`` the paths that ``__FILE__`` may expand to,
-    unless they are ``renamed`` by ``#line``. Those among ``conditions`` have words besides a header's name.
+
+Names = frozenset[Pattern] | MacroWords | NotKnown
+
+
+def which_names(operand: bytes, macros: Macros, files: Collection[bytes], *, renamed: bool) -> Names:
+    """The names that the operand of an include can have, or that of a probe in a call of a macro.
+
+    ``files`` are the paths that ``__FILE__`` may expand to, unless they are ``renamed`` by ``#line``.
     """
-    words: set[bytes] = {RENAMED}
+    try:
+        expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
+        # A zero byte separates tokens, as a compiler may put a blank between them.
+        return frozenset(
+            name for tokens in expanded for name in _literals(b"\0".join(each for each, _ in tokens), macros)
+        )
+    except _UntoldError:
+        return _macro_words(operand, macros, files, renamed=renamed) or NotKnown()
+
+
+def _macro_words(
+    operand: bytes, macros: Macros, files: Collection[bytes], *, renamed: bool
+) -> MacroWords | None:
+    """The words of an include through macros; None if it may have any word, such as of a compiler's macro."""
+    words: set[bytes] = {RENAMED, _SUFFIX}
     reached: list[bytes] = []
-    pending = [(frozenset[bytes](), operand) for operand in asked]
+    called = set[bytes]()
+    pending = [(frozenset[bytes](), operand)]
     while pending:
         parameters, text = pending.pop()
         reached.append(text)
+        called |= {*_CALLED.findall(text)} - parameters - {*_PROBES, b"_Pragma"}
         new = {word for word in WORD.findall(text) if word not in parameters} - words
         words |= new
         if new & FILE_NAMES:
-            pending += [(frozenset(), name) for name in names]
+            pending += [(frozenset(), name) for name in files]
         pending += [
             (frozenset(WORD.findall(parameters)), body)
             for word in new
@@ -103,17 +135,23 @@ def macro_words(
         if not pending and any(b"##" in text or b"%:%:" in text for text in reached):
             made = {name for name in macros if name not in words and is_composed(name, words)}
             pending += [(frozenset(), name) for name in made]
-    signs = frozenset(WORD.sub(b"", b" ".join(reached)))
+    signs = frozenset(WORD.sub(b"", b" ".join([*reached, b".\\"])))  # the # operator adds backslashes
     dots = (text.strip(b' \t"<>()') for text in reached)
     upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
-    includes = [operand for operand in asked if operand not in conditions]
-    if len(includes) < len(asked) and includes and macro_words(includes, macros, names) is None:
-        return None
-    own = len(includes) == len(asked) and any(
-        _OF_COMPILER.fullmatch(word) and word not in macros for word in words - FILE_NAMES
-    )
-    letters = any(_UNIVERSAL.search(text) for text in reached)
-    if own or letters or (renamed and not words.isdisjoint(FILE_NAMES)):
+    others = words - FILE_NAMES - _OF_CALL - {RENAMED, _SUFFIX, *_PROBES}
+    defined = [word for word in words if word in macros]
+    unknown = [word for word in others if _OF_COMPILER.fullmatch(word)]
+    unknown += [
+        word for word in others if _ANY_TEXT.fullmatch(word) and not any(word in one for one in defined)
+    ]
+    unknown += [text for text in reached if _OTHER_LETTERS.search(text)]
+    unknown += [word for word in called if word not in macros]
+    if (
+        unknown
+        or operand in _PROBES
+        or operand.endswith(b"(")
+        or (renamed and not words.isdisjoint(FILE_NAMES))
+    ):
         return None
     return MacroWords(frozenset(words), signs, upward)
 
@@ -127,9 +165,6 @@ def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
     return len(word) in ends
 
 
-Pattern = tuple[bytes, ...]
-"""A path as regular expressions, one for each part between slashes; the first is empty for the root."""
-
 _Token = tuple[bytes, frozenset[bytes]]
 """A text, and the macros that it came from and that do not expand it again."""
 _TOKEN = re.compile(rb'"[^"\n]*"|' + WORD.pattern + rb"|\s+|##?|%:%:|.", re.DOTALL)
@@ -140,32 +175,33 @@ _LONGEST = 2000
 _PIECES_OF_A_NAME = 32
 _BLANKS = rb"[ \t]*"
 _LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
+_NO_NAME = re.compile(rb"[\s\0]*(?:\Z|\)|\\\0?(?![uUN])|[\w$]+(?![\w$\"]))")
+_MADE = b"\1"
+"""At the beginning of a string that ``#`` makes, as its words may be macros; a string of a text is exact."""
 
 
 class _UntoldError(Exception):
     """The names of an include cannot be found by expansion."""
 
 
-def names_of(operand: bytes, macros: Macros, *, condition: bool = False) -> frozenset[Pattern] | None:
-    """The names that the operand of an include can expand to; None if they cannot be found by expansion.
-
-    A ``condition`` has words besides a header's name.
-    """
-    try:
-        expanded = _Expansion(macros, condition=condition).all_of(_tokens(operand, frozenset()))
-        # A zero byte separates tokens, as a compiler may put a blank between them.
-        spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
-        return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
-    except _UntoldError:
-        return None
+def _literals(text: bytes, macros: Macros) -> Iterator[Pattern]:
+    """The names of headers at the beginning of some tokens or, if there are probes, in these."""
+    opened = [*_OPENED.finditer(text)]
+    if len(opened) < len(_PROBE.findall(text)):
+        raise _UntoldError  # a probe without an operand
+    for start in [match.end() for match in opened] or [0]:
+        if match := _LITERAL.match(text, start):
+            exact = match[2] is not None and match[2][:1] != _MADE
+            yield _with_suffix(_exactly(match[2]) if exact else _pattern(match[1] or match[2], macros))
+        elif not _NO_NAME.match(text, start) or (opened and start == len(text)):
+            raise _UntoldError
 
 
 class _Expansion:
     """All expansions of one operand; raises _UntoldError."""
 
-    def __init__(self, macros: Macros, *, condition: bool) -> None:
+    def __init__(self, macros: Macros) -> None:
         self._macros = macros
-        self._condition = condition
         self._steps = 0
 
     def all_of(self, tokens: Sequence[_Token], depth: int = 0) -> set[tuple[_Token, ...]]:
@@ -174,7 +210,8 @@ class _Expansion:
         pending: list[tuple[tuple[_Token, ...], tuple[_Token, ...]]] = [((), (*tokens,))]
         while pending:
             done, rest = pending.pop()
-            place = next((number for number, token in enumerate(rest) if self._expands(token)), len(rest))
+            expands = (at for at, _ in enumerate(rest) if self._expands(rest, at, inner=depth > 0 or at > 0))
+            place = next(expands, len(rest))
             done, rest = (*done, *rest[:place]), rest[place:]
             if not rest:
                 found.add(done)
@@ -191,13 +228,20 @@ class _Expansion:
         if self._steps > _MOST:
             raise _UntoldError
 
-    def _expands(self, token: _Token) -> bool:
-        text, hidden = token
-        if text in FILE_NAMES or text in (b"_Pragma", b"\\") or text.startswith(b"__has_"):
+    def _expands(self, tokens: Sequence[_Token], place: int, *, inner: bool) -> bool:
+        text, hidden = tokens[place]
+        if text in self._macros and not (text in FILE_NAMES or _OF_COMPILER.fullmatch(text)):
+            return text not in hidden
+        if text.isspace() or text[:1] == b'"' or text in _PROBES:
+            return False
+        following = next(iter(_signs(tokens[place + 1 :])), b"")
+        # No compiler has a macro with arguments that makes a whole name, but it may make a part of one.
+        called = inner and following == b"(" and WORD.fullmatch(text)
+        if called or text == b"_Pragma" or _OF_COMPILER.fullmatch(text):
             raise _UntoldError
-        if not self._condition and _OF_COMPILER.fullmatch(text) and text not in self._macros:
+        if _OTHER_LETTERS.search(text + following):
             raise _UntoldError
-        return text in self._macros and text not in hidden
+        return False
 
     def _replaced(
         self, token: _Token, rest: tuple[_Token, ...], depth: int
@@ -235,7 +279,7 @@ class _Expansion:
                 written = _text(argument)
                 if b'"' in written or b"\\" in written:  # the # operator would add backslashes
                     raise _UntoldError
-                parts.append([((b'"%b"' % written, hidden),)])
+                parts.append([((b'"%b%b"' % (_MADE, written), hidden),)])
             elif argument is not None:
                 expanded = self.all_of(argument, depth + 1)
                 parts.append([tuple((text, own | hidden) for text, own in row) for row in expanded])
@@ -249,6 +293,10 @@ class _Expansion:
 
 def _tokens(text: bytes, hidden: frozenset[bytes]) -> list[_Token]:
     return [(each, hidden) for each in _TOKEN.findall(text)]
+
+
+def _signs(tokens: Iterable[_Token]) -> Iterator[bytes]:
+    return (text for text, _ in tokens if not text.isspace())
 
 
 def _text(tokens: Sequence[_Token]) -> bytes:
@@ -274,26 +322,37 @@ def _arguments(
     raise _UntoldError
 
 
-def _pattern(name: bytes) -> Pattern:
-    """The pattern of a name: blanks may be around its words, and a word may be a number for the compiler."""
-    parts = [_PIECE.findall(part) for part in name.split(b"/")]
-    if any(len(pieces) > _PIECES_OF_A_NAME for pieces in parts):
+def _exactly(name: bytes) -> Pattern:
+    return tuple(map(re.escape, name.split(b"/")))
+
+
+def _pattern(name: bytes, macros: Macros) -> Pattern:
+    """The pattern of a name: blanks may be around its words, and a word may be a macro for the compiler."""
+    raw = name.replace(_MADE, b"").split(b"/")
+    parts = [_PIECE.findall(part) for part in raw]
+    if any(map(bytes.isspace, raw)) or any(len(pieces) > _PIECES_OF_A_NAME for pieces in parts):
         raise _UntoldError
-    return tuple(map(_part, parts))
+    return tuple(_part(pieces, macros) for pieces in parts)
 
 
-def _part(pieces: Sequence[bytes]) -> bytes:
-    known = _BLANKS.join(map(_piece, pieces))
+def _with_suffix(pattern: Pattern) -> Pattern:
+    """A pattern that NVRTC's suffix may end."""
+    return (*pattern[:-1], pattern[-1] + rb"(?:\.%b)?" % _SUFFIX)
+
+
+def _part(pieces: Sequence[bytes], macros: Macros) -> bytes:
+    known = _BLANKS.join(_piece(piece, macros) for piece in pieces)
     return known if {b"."}.issuperset(pieces) else _BLANKS + known + _BLANKS
 
 
-def _piece(piece: bytes) -> bytes:
+def _piece(piece: bytes, macros: Macros) -> bytes:
     known = re.escape(piece)
-    number = rb"\d\w*(?:\.\d+)?"
-    return rb"(?:(?:%b)?%b|%b)" % (RENAMED, known, number) if WORD.fullmatch(piece) else known
+    if not WORD.fullmatch(piece):
+        return known
+    any_text = piece not in macros and _ANY_TEXT.fullmatch(piece)
+    return rb"(?:(?:%b)?%b|%b)" % (RENAMED, known, rb"[^/]*" if any_text else rb"\d\w*(?:\.\d+)?")
 
 
-_PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
 CLOCKS_AND_FILES = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")
 ASSEMBLY = (b"__asm__", b"__asm")
 DEPENDENCY = (b"dependency",)

@@ -27,14 +27,14 @@ class SearchRule(NamedTuple):
     angle: tuple[Place, ...]
     every: bool = False
     """Cover every match in all places: correct for any order, and so for compilers that were never tried."""
-    trigraphs: bool = True
-    """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings then count."""
     system: tuple[str, ...] = ()
     """For ``Place.SYSTEM``; relative paths start at the current directory."""
     home: str | None = None
     """The directory to which a compiler of files writes the main source."""
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
+    suffix: str = ""
+    """What it appends to the name of an include without a dot, in each place after the name itself."""
     assembles: bool = True
     """Whether it assembles inline assembly as GNU's assembler does, which reads files."""
     heeds_dependency: bool = True

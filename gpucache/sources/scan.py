@@ -1,17 +1,19 @@
 """The questions that a source text asks of other files: includes, embeds, header probes, and the clock. Pure.
 
 Conditionals are ignored: every directive counts, as a superset is safe in a key. Compilers and dialects
-disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks, on raw strings and on digit
-separators. A text that contains one of these is read both ways, and all that either reading finds counts.
-Any bytes can be scanned.
+disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks, on raw strings, on digit
+separators and on comments of several lines. A text that contains one of these is read both ways, and all
+that either reading finds counts. Any bytes can be scanned.
 
-Three things go through macros and cannot be followed in the text:
+A directive is one that is known here, and each other makes its text one that is not understood (``unknown``).
+An operand that is a literal names its header. Any other is an operand for ``macro_names.which_names``, which
+may answer that it is not known, either:
 
-* ``#include NAME`` (and ``include_next``, ``import``, ``embed``);
-* a probe (``__has_include`` and its kin) of anything but a literal, in ``#if`` or ``#elif``, or anywhere
-  else, as NVRTC expands it in all of the text;
-* a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
-  definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
+* of ``#include NAME`` (and ``include_next``, ``import``, ``embed``);
+* of a probe (``__has_include`` and its kin), in a condition, or anywhere else, as NVRTC expands it in all of
+  the text;
+* a call of a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
+  definition asks nothing. Its calls do: a literal argument in a condition is a probed name, whichever
   macro is called; ``probed_by_macro`` and ``used_in_text`` find any other use once all texts are known.
 
 A probe or a clock whose name is pasted together with ``##`` cannot be seen either: ``can_paste`` says
@@ -59,11 +61,19 @@ class Hint(Flag):
     STRINGS = 4
     """A macro makes strings of its arguments."""
     DOTS = 64
-    """A dot outside strings, from which such a string and so a directive can be made."""
+    """A dot or an escape outside strings, from which such a string and so a directive can be made."""
     PRAGMA = 8
     VENDOR = 16
     """The name of a compiler that has a pragma ``dependency``."""
     DEPENDENCY = 32
+
+
+class Hints(NamedTuple):
+    """The hints of one text, in all its readings."""
+
+    found: Hint = Hint.NOTHING
+    dotted: frozenset[bytes] = frozenset()
+    """Words before a dot and a piece of an assembler's directive: members, or macros that may be empty."""
 
 
 class Scan(NamedTuple):
@@ -71,13 +81,15 @@ class Scan(NamedTuple):
 
     mentions: tuple[Mention, ...]
     asked: tuple[bytes, ...]
-    """Operands of includes and probes whose header only the preprocessor can name."""
+    """Operands of includes, and whole probes, whose header only the preprocessor can name."""
+    unknown: str
+    """A directive that is not known here, empty if there is none."""
     clock: str | None
     """The first of ``__DATE__``, ``__TIME__``, ``__TIMESTAMP__`` used outside comments and strings."""
     probe_macros: frozenset[bytes]
     """Macros that this text defines around a probe."""
     conditions: bytes
-    """The operands of ``#if`` and ``#elif``, one per line."""
+    """The operands of ``#if`` and its kin, one per line."""
     definitions: bytes
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
@@ -122,6 +134,17 @@ _C, _C_SKIPPED, _CPP, _CPP_SKIPPED = (
     )
 )
 _NAMED = re.compile(_BRACKETED)
+# In a directive that is skipped, a name that a comment cuts is no name.
+_CUT = re.compile(
+    rb"(?:(?:\#|%:)"
+    + _BLANK
+    + rb"*(?:include(?:_next)?|import|embed)|__has_\w+"
+    + _BLANK
+    + rb"*\()"
+    + _BLANK
+    + rb"*<[^>\n]*$",
+    re.MULTILINE,
+)
 _AMBIGUOUS = re.compile(rb"/[/*]|[\"']")
 _SEPARATOR = re.compile(rb"'(?<=\w')\w")
 _SEPARATED = re.compile(rb"\d\w*'\w")
@@ -134,12 +157,13 @@ _UNICODE_BLANK = re.compile(
 _TRIGRAPHS = ((b"??=", b"#"), (b"??/", b"\\"), (b"??'", b"^"))
 
 _DIRECTIVE = re.compile(
-    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
-    rb"(include(?:_next)?|import|embed|if|elif|define)\b(?!"
-    + _UNICODE_BLANK.pattern
-    + rb")"
-    + _BLANK
-    + rb"*([^\n]*)"
+    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*([\w$\\\x80-\xff]*)" + _BLANK + rb"*([^\n]*)"
+)
+_INCLUDES = frozenset({b"include", b"include_next", b"import", b"embed"})
+_CONDITIONS = frozenset({b"if", b"elif", b"ifdef", b"ifndef", b"elifdef", b"elifndef"})
+# These name no header, except in a probe, which is found anywhere. Of pragmas see Hint.
+_OTHER = frozenset(
+    {b"", b"else", b"endif", b"undef", b"line", b"error", b"warning", b"pragma", b"ident", b"sccs"}
 )
 _LINE = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:line\b|\d)")
 # No macro sees these: directives with a literal header, and messages. Definitions with ## are read by
@@ -149,15 +173,20 @@ _UNSEEN = re.compile(
     rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
     rb"|define\b[^\n]*?(?:##|%:%:)[^\n]*)"
 )
-# A directive may follow a comment of several lines, as NVRTC reads it.
-_BEHIND_LINES = re.compile(_GAP + rb"(?:\#|%:)" + _GAP + rb"(?:include|import|embed|if|elif|define)")
+# A directive may follow a comment of several lines, as NVRTC reads it; one in a directive is a blank. No
+# other line ends in a backslash.
+_LINES = b"\\\n"
+_BEFORE_SIGN = re.compile(rb"\\\n(?=(?:" + _BLANK + rb"|\\\n)*(?:\#|%:))")
+_BEHIND_LINES = re.compile(rb"^(?!" + _BLANK + rb"*(?:\#|%:))([^\n]*?)" + _BEFORE_SIGN.pattern, re.MULTILINE)
 _DEFINING = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|ifdef|ifndef)\b[^\n]*")
 _STRING = re.compile(_QUOTED, re.MULTILINE)
 # The parts in which no macro around a probe is used: directives that define or compare, and conditions.
 _CONDITION = re.compile(
-    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|(?:el)?if\w*)\b[^\n]*"
+    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|(?:el)?ifn?(?:def)?)\b[^\n]*"
 )
-_USED = 1000  # how many characters of a call in the text are read
+_LONGEST_CALL = 4096
+_OPEN = re.compile(rb"(?:" + _BLANK + rb"|\n)*\(")
+_PARENTHESIS = re.compile(rb"[()]|" + _QUOTED, re.MULTILINE)
 # Compilers do not agree on whether a quote or bracket after a backslash ends a name.
 _NAMES = tuple(
     re.compile(form)
@@ -167,9 +196,11 @@ _NAMES = tuple(
     )
 )
 _UNIVERSAL = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
-_CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
+_CALL = re.compile(rb"(\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
+_LITERAL_CALL = re.compile(rb"\w+" + _BLANK + rb"*\(" + _BLANK + rb"*(?:<[^>\n]+>|\"[^\"\n]+\")")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
-_HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
+_HEAD = re.compile(rb"^([\w$\\\x80-\xff]+)(\([^)\n]*\))?", re.MULTILINE)
+_FIRST_WORD = re.compile(rb"^[\w$\\\x80-\xff]*")
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _HINTS = {
@@ -188,6 +219,13 @@ _DIRECTIVE_NAMES = (b"incbin", b"include", b"macro", b"irp", b"irpc", b"rep", b"
 _DOT = re.compile(rb"(?<![\w.$@?])\.([A-Za-z]*)(.?)", re.DOTALL)
 # Outside strings a dot after a name or a call leads to a member.
 _OWN_DOT = re.compile(rb"(?<![\w.$)\]])\.(?![\d.])([A-Za-z]*)(.?)", re.DOTALL)
+_DOTTED = re.compile(
+    rb"(?<![\w$])([\w$]+)" + _BLANK + rb"*\." + _BLANK + rb"*([A-Za-z]*)" + _BLANK + rb"*[),#\n]"
+)
+# The text of assembly may be computed if it is neither a literal nor a macro.
+_COMPUTED = re.compile(
+    rb"(?<!\w)(?:__)?asm(?:__)?" + _BLANK + rb"*+(?:\w++" + _BLANK + rb"*+){0,4}\(" + _BLANK + rb"*\("
+)
 # Or the name is an empty macro, and a directive begins; beginnings as short as members are not counted.
 _BEGUN = re.compile(rb"\.\s*([A-Za-z]{3,})\b")
 _JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
@@ -198,10 +236,10 @@ _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
 
 
-def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
+def scan(data: bytes) -> Scan:
     """All questions of a text, in all its readings. Never raises."""
     found = _Found()
-    for text in _readings(data, trigraphs=trigraphs):
+    for text in _readings(data):
         found.add(b"\n" + text)
     frozen: dict[type, Callable[[Any], Any]] = {dict: tuple, set: frozenset, list: b"\n".join}
     values: list[Any] = [getattr(found, name) for name in Scan._fields]
@@ -237,30 +275,38 @@ def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
     return frozenset(macros)
 
 
-def uses_macro(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> bool:
+def uses_macro(data: bytes, macros: Collection[bytes]) -> bool:
     """Whether a text mentions one of some macros, outside of definitions and ``#ifdef``."""
     mention = _any_of(macros)
-    texts = (_DEFINING.sub(b"", b"\n" + text) for text in _readings(data, trigraphs=trigraphs))
+    texts = (_DEFINING.sub(b"", b"\n" + text) for text in _readings(data))
     return any(mention.search(text) for text in texts)
 
 
-def used_in_text(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> tuple[bytes, ...]:
-    """The places of a text, outside of directives that compare or define, that mention one of some macros."""
-    readings = _readings(data, trigraphs=trigraphs) if any(macro in data for macro in macros) else ()
-    return tuple(dict.fromkeys(use for text in readings for use in uses(b"\n" + text, macros)))
+def used_in_text(data: bytes, macros: Collection[bytes]) -> tuple[bytes, ...]:
+    """The uses of some macros in a text, outside of directives that compare or define."""
+    readings = _readings(data) if any(macro in data for macro in macros) else ()
+    texts = (_CONDITION.sub(b"", b"\n" + text) for text in readings)
+    return tuple(dict.fromkeys(call for text in texts for call in calls(text, macros)))
 
 
-def uses(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
-    """The places that mention one of some macros as a compiler reads them, a call over lines as one."""
-    code = _CONDITION.sub(b"", text)
-    for match in _any_of(macros).finditer(code):
-        yield code[match.start() : match.start() + _USED].replace(b"\n", b" ")
+def calls(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
+    """Every use of some macros, in one line, with its arguments if it has any; cut if these do not end."""
+    for match in _any_of(macros).finditer(text):
+        end = match.end()
+        if opened := _OPEN.match(text, end):
+            depth, end = 0, opened.end()
+            for sign in _PARENTHESIS.finditer(text, end - 1, end + _LONGEST_CALL):
+                depth += {b"(": 1, b")": -1}.get(sign[0], 0)
+                if not depth:
+                    end = sign.end()
+                    break
+        yield text[match.start() : end].replace(b"\n", b" ")
 
 
-def hints(data: bytes, *, trigraphs: bool) -> Hint:
+def hints(data: bytes) -> Hints:
     """The hints of a text, in all its readings, that it may make a compiler read a file."""
-    found = Hint.NOTHING
-    for text in _readings(data, trigraphs=trigraphs):
+    found, dotted = Hint.NOTHING, set[bytes]()
+    for text in _readings(data):
         signs = {hint: _any_of(words) for hint, words in _HINTS.items()}
         for hint, sign in {**signs, Hint.STRINGS: _MAKES_STRING}.items():
             if sign.search(text):
@@ -270,26 +316,31 @@ def hints(data: bytes, *, trigraphs: bool) -> Hint:
             found |= Hint.READS  # which character it means is not known
         if any(_may_read(match, _JOINS) for literal in literals for match in _DOT.finditer(literal)):
             found |= Hint.READS
-        code = _LITERAL.sub(b'""', text)
-        begun = {
-            word.lower() for word in _BEGUN.findall(code)
-        }  # also in text that some compilers read as a raw string
-        if any(name.startswith(word) for word in begun for name in _DIRECTIVE_NAMES):
+        code = _STRING.sub(b'""', text)
+        # Also in text that some compilers read as a raw string.
+        begun = {word.lower() for word in _BEGUN.findall(code)}
+        if any(map(_begins, begun)):
             found |= Hint.READS
-        if any(_may_read(dot, _ENDS) for dot in _OWN_DOT.finditer(code)):
+        if _COMPUTED.search(code):
+            found |= Hint.READS
+        if b"\\" in code or any(_may_read(dot, _ENDS) for dot in _OWN_DOT.finditer(code)):
             found |= Hint.DOTS
-    return found
+        dotted |= {dot[0] for dot in _DOTTED.findall(code) if _begins(dot[1].lower())}
+    return Hints(found, frozenset(dotted))
 
 
 def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
-    return re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(words))) + rb")\b")
+    return re.compile(
+        rb"(?<![\w$\x80-\xff])(?:" + b"|".join(map(re.escape, sorted(words))) + rb")(?![\w$\x80-\xff])"
+    )
 
 
 def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
-    """The conditions that use a macro around a probe, other than in a call with a literal."""
+    """The uses of a macro around a probe in conditions, other than calls with a literal."""
     if not macros:
         return ()
-    return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
+    conditions = _DEFINED.sub(b"", text.conditions)
+    return tuple(call for call in calls(conditions, macros) if not _LITERAL_CALL.match(call))
 
 
 def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_FILES) -> Paste | None:
@@ -318,20 +369,14 @@ class _Found:
         self.conditions: list[bytes] = []
         self.definitions: list[bytes] = []
         self.renames = False
+        self.unknown = ""
 
     def add(self, text: bytes) -> None:
-        for kind, operand in _DIRECTIVE.findall(text):
-            if kind == b"define":
-                self._define(operand)
-            elif kind in (b"if", b"elif"):
-                self._condition(operand)
-            elif operand:
-                self._include(kind, operand)
-        self.renames = self.renames or _LINE.search(text) is not None
+        self._directives(text)
         code = _UNSEEN.sub(b"", text)
         if b"__has_" in code:
-            for use in uses(code, _PROBES):
-                self._condition(use)
+            for call in calls(_CONDITION.sub(b"", code), _PROBES):
+                self._probe(call)
         if not PARTS.isdisjoint(_WORD.findall(code)):
             self.parts |= PARTS.intersection(_WORD.findall(_STRING.sub(b" ", code)))
         if self.clock is None and _CLOCK.search(text):
@@ -341,9 +386,24 @@ class _Found:
         self.path_constants |= where
         self.path_macros |= macros
 
+    def _directives(self, text: bytes) -> None:
+        for name, operand in _DIRECTIVE.findall(text):
+            if name == b"define":
+                self._define(operand)
+            elif name in _CONDITIONS:
+                self._condition(operand if name in (b"if", b"elif") else _FIRST_WORD.sub(b"", operand))
+            elif name in _INCLUDES:
+                self._include(name, operand)
+            elif name == b"line" or name.isdigit():
+                self.renames = True
+            elif (name not in _OTHER or (not name and operand)) and not _UNICODE_BLANK.search(
+                name + operand[:3]
+            ):
+                self.unknown = self.unknown or (name or operand[:20]).decode(errors="replace")
+
     def _include(self, kind: bytes, operand: bytes) -> None:
         named = _named(operand)
-        if not named:
+        if operand and not named:
             self.asked[operand] = None
         for name in named:
             mention = Mention(
@@ -353,18 +413,31 @@ class _Found:
                 every=kind in (b"include_next", b"embed"),
             )
             self.mentions[mention] = None
-        if kind == b"embed" and b"__has_" in operand:  # among its parameters
+        if b"__has_" in operand:  # among parameters of embed, and NVRTC expands anything after a name
             self._condition(operand)
 
     def _condition(self, operand: bytes) -> None:
         self.conditions.append(operand)
         if b"(" in operand:
-            for macro, literal in _CALL.findall(operand):
-                every = macro not in _FIRST_MATCH
-                for name in _named(literal):
-                    self.mentions[Mention(name, literal[:1] == b"<", followed=False, every=every)] = None
-        if b"__has_" in operand and _unclear(operand, _PROBES, rb"<\""):
-            self.asked[operand] = None
+            for call in _CALL.finditer(operand):
+                self._mention(call)
+        if b"__has_" in operand:
+            for probe in calls(_DEFINED.sub(b"", operand), _PROBES):
+                self._probe(probe)
+
+    def _probe(self, text: bytes) -> None:
+        call = _CALL.match(text)
+        if call is None or not self._mention(call):
+            self.asked[text] = None
+
+    def _mention(self, call: re.Match[bytes]) -> bool:
+        """Mention the literal argument of a call; False if it is none."""
+        macro, literal = call.groups()
+        named = _named(literal)
+        for name in named:
+            every = macro not in _FIRST_MATCH
+            self.mentions[Mention(name, literal[:1] == b"<", followed=False, every=every)] = None
+        return bool(named)
 
     def _define(self, operand: bytes) -> None:
         self.definitions.append(operand)
@@ -382,8 +455,11 @@ class _Found:
 def _may_read(match: re.Match[bytes], ends: Collection[bytes]) -> bool:
     """Whether a dot begins a directive that makes an assembler read a file, or may with the next text."""
     word, following = match[1].lower(), match[2]
-    joined = following in ends and any(name.startswith(word) for name in _DIRECTIVE_NAMES)
-    return joined or word in _DIRECTIVE_NAMES
+    return (following in ends and _begins(word)) or word in _DIRECTIVE_NAMES
+
+
+def _begins(word: bytes) -> bool:
+    return any(name.startswith(word) for name in _DIRECTIVE_NAMES)
 
 
 def _character(match: re.Match[bytes]) -> bytes:
@@ -408,17 +484,10 @@ def _letter(match: re.Match[bytes]) -> bytes:
     return chr(code).encode("utf-8", "replace") if code < 0x110000 else match[0]
 
 
-def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:
-    """Whether a macro is mentioned and not followed by ``(`` and the first character of a literal."""
-    names = b"|".join(map(re.escape, sorted(macros)))
-    unclear = rb"\b(?:" + names + rb")\b(?!" + _BLANK + rb"*\(" + _BLANK + rb"*[" + literals + rb"])"
-    return re.search(unclear, _DEFINED.sub(b"", text)) is not None
-
-
-def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
+def _readings(data: bytes) -> Iterator[bytes]:
     """The text without comments, raw strings and line continuations, once for each way of reading it."""
     texts = {data.removeprefix(b"\xef\xbb\xbf"): None}
-    if trigraphs and b"??" in data:
+    if b"??" in data:
         texts |= dict.fromkeys([_replace_trigraphs(text) for text in texts])
     if b"\\" in data or b"??" in data:
         texts |= dict.fromkeys([_BLANKS_IN_SPLICE.sub(b"\\\\", text) for text in texts])
@@ -431,15 +500,23 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
             raw = b'R"' in logical or (_SEPARATOR.search(logical) and _SEPARATED.search(logical))
             ways = [_C, *[_CPP] * bool(raw), *[_C_SKIPPED] * skipped, *[_CPP_SKIPPED] * bool(raw and skipped)]
             for plain, with_messages in ways:
-                yield plain.sub(_without_comment, logical)
-                if _opens_in_message(logical):
-                    yield with_messages.sub(_without_comment, logical)
+                for pattern in (plain, *[with_messages] * _opens_in_message(logical)):
+                    read = pattern.sub(_without_comment, logical)
+                    cut = plain in (_C_SKIPPED[0], _CPP_SKIPPED[0])
+                    yield from _in_lines(_CUT.sub(b"", read) if cut else read)
 
 
 def _opens_in_message(text: bytes) -> bool:
     """Whether a comment or a raw string may begin in a message and go on after it."""
     lines = text.split(b"\n") if b"warning" in text or b"error" in text else ()
     return any(b"/*" in line or b'R"' in line for line in lines if b"warning" in line or b"error" in line)
+
+
+def _in_lines(text: bytes) -> Iterator[bytes]:
+    """The ways to read comments of several lines: NVRTC begins a directive after one, also after #ident."""
+    split = _BEFORE_SIGN.sub(b"\n", text)
+    for way in (text,) if split == text else dict.fromkeys([_BEHIND_LINES.sub(rb"\1\n", text), split]):
+        yield way.replace(_LINES, b" ")
 
 
 def _replace_trigraphs(text: bytes) -> bytes:
@@ -451,7 +528,7 @@ def _replace_trigraphs(text: bytes) -> bytes:
 def _without_comment(match: re.Match[bytes]) -> bytes:
     group = match.lastgroup
     if group == "comment":
-        return b"\n" if b"\n" in match[0] and _BEHIND_LINES.match(match.string, match.end()) else b" "
+        return _LINES if b"\n" in match[0] else b" "
     if group == "bracketed":
         directive = b"#%b " % match["kind"] if match["kind"] else b"%b(" % match["probe"]
         return b"%b<%b>" % (directive, match["name"])

@@ -1,8 +1,8 @@
 """Scans of texts, remembered by the text's digest: in this process, and in packs for later processes.
 
 A scan depends on the text alone, so a text is scanned once, whichever programs include it. Each hex digit
-has a pack, for the digests that begin with it. A pack is a MessagePack map from a text's digest, with
-whether trigraphs were read, to its scan, which is itself encoded. Losing a pack costs scans.
+has a pack, for the digests that begin with it. A pack is a MessagePack map from a text's digest to its scan,
+which is itself encoded. Losing a pack costs scans.
 """
 
 from threading import Lock
@@ -35,17 +35,16 @@ class Scans:
         self._asked_bytes: dict[str, int] = {}
         self._new: dict[str, Scan] = {}
 
-    def of(self, content: str, data: bytes, *, trigraphs: bool) -> Scan:
+    def of(self, content: str, data: bytes) -> Scan:
         """The scan of the text with this digest."""
-        key = f"{content}{trigraphs:d}"
-        found = _scans.get(key)
+        found = _scans.get(content)
         if found is None:
             if len(_scans) >= _REMEMBERED:
                 _scans.clear()  # another thread may do so between any two of these lines
-            found = self._packed(key, len(data))
+            found = self._packed(content, len(data))
             if found is None:
-                found = self._new[key] = scan(data, trigraphs=trigraphs)
-            _scans[key] = found
+                found = self._new[content] = scan(data)
+            _scans[content] = found
         return found
 
     def keep(self) -> None:

@@ -353,6 +353,9 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
         '#define S(x) #x\n#define E\n#define T(x) S(x)\n__asm__(T(E.inc) "bin \\"blob\\"");',
         '#define S(x) #x\n#define E()\n#define T(x) S(x)\n__asm__(T(E().inc) "bin \\"blob\\"");',
         '__asm__(R"(\n.incbin "blob"\n)");',
+        '#define S(x) #x\n__asm__(S(\\x2eincbin) " \\"blob\\"");',
+        '#define S(x) #x\n#define E\n#define T(x) S(x)\n__asm__(T(E.i) "ncbin \\"blob\\"");',
+        "__asm__ volatile ((text()));",
         '#define A __as##m__\nA(".incbin \\"blob\\"");',
         '#define CAT(a, b) a##b\nCAT(__as, m__)(".incbin \\"blob\\"");',
         '#define CAT(a, b) a##b\nCAT(__as, m)(".incbin \\"blob\\"");',
@@ -381,6 +384,7 @@ def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: 
         'printf("Done. %d of .incbin read.\\n", v.x);',
         '__asm__("nop"); printf("%f ... %s.", 1.5f, ".5");',
         '#define CAT(a, b) a##b\nprintf(".incbin %d", CAT(x, y));',
+        "#define S(x) #x\n#define E\n__asm__(\"nop\"); f(v.i, v.re); char c = '\\n';",
         '#define T(INSN) __asm__("\\n\\t" INSN " %2" : "=a"(x))\nT("mull"); x.i = p->re + f().m;',
     ],
 )
@@ -596,3 +600,34 @@ def test_a_letter_outside_ascii_in_a_name_is_found_however_it_is_written(tree: T
     root = tree({"a/\u00e9.h": b"m"})
     includes = _closure(b'#include "\\u00e9.h"', root, "a").includes
     assert Include("\u00e9.h", digest(b"m")) in includes
+
+
+def test_a_directive_that_is_not_known_is_uncacheable_and_named_headers_cure_it(tree: Tree) -> None:
+    """It may read any file, as one with other letters may for some compiler."""
+    root = tree({"a/x.h": b"#include\\u005fnext <y.h>"})
+    assert "'x.h' has the directive #include" in (_closure(b"#include <x.h>", root, "a").uncacheable or "")
+    named = [str(root / "a/x.h")]
+    assert _closure(b"#include <x.h>", root, "a", named_headers=named).uncacheable is None
+
+
+def test_a_macro_around_a_probe_in_other_letters_is_uncacheable(tree: Tree) -> None:
+    """It may be used by another spelling of its name."""
+    text = "#define \u00e9(x) __has_include(x)\n#if \\u00e9(<x.h>)\n#endif"
+    assert "letters outside ASCII" in (_closure(text.encode(), tree({}), ".").uncacheable or "")
+
+
+def test_a_name_of_blanks_is_a_name(tree: Tree) -> None:
+    """A file can have it."""
+    root = tree({"a/ ": b"x"})
+    assert Include(" ", digest(b"x")) in _closure(b'#define H " "\n#include H', root, "a").includes
+
+
+@pytest.mark.parametrize("source", [b"#include <x>", b"#define H <x>\n#include H"])
+def test_a_name_without_a_dot_may_get_a_suffix(tree: Tree, source: bytes) -> None:
+    """NVRTC looks for it in each directory, before it looks in the next one."""
+    rule = DIRS_ONLY._replace(suffix=".stdh")
+    root = tree({"a/.keep": b"", "b/x": b"2"})
+    before = _closure(source, root, "a", "b", rule=rule)
+    tree({"a/x.stdh": b"1"})
+    found = _closure(source, root, "a", "b", rule=rule)
+    assert found != before and digest(b"1") in {item.digest for item in found.includes}

@@ -175,7 +175,7 @@ def test_a_file_that_is_too_young_is_read_again(many: Path) -> None:
     ("source", "changes"),
     [
         (_MANY + b"// ", {}),
-        (_MANY, {"rule": RULE._replace(trigraphs=False)}),
+        (_MANY, {"rule": RULE._replace(assembles=False)}),
         (_MANY, {"include_dirs": ["a", "b", "a"]}),
         (_MANY, {"cwd": None}),
         (_MANY, {"forced": ["other.h"]}),
@@ -325,9 +325,9 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
     walked = _closure(many, None, source)
     scanned: list[bytes] = []
 
-    def scan_and_tell(data: bytes, *, trigraphs: bool) -> Scan:
+    def scan_and_tell(data: bytes) -> Scan:
         scanned.append(data)
-        return scan(data, trigraphs=trigraphs)
+        return scan(data)
 
     monkeypatch.setattr(scan_memos, "_scans", {})
     _closure(many, memos)

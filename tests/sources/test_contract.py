@@ -130,6 +130,7 @@ LAYOUTS = {
     ),
     "carriage return as a blank": Layout("#include \r<x.h>", _EVERYWHERE, refused=_CLANG),
     "import": Layout('#import "x.h"', _EVERYWHERE, refused=_NVRTC),
+    "suffix": Layout("#include <x>", {"a/x.stdh": _v(2), "b/x": _v(3)}),
     "trigraph": Layout('??=include "x.h"', _EVERYWHERE, refused=_NVRTC),
     "probe": Layout(_PROBE.replace("NAME", "<x.h>"), _EVERYWHERE),
     "probe with quotes": Layout(_PROBE.replace("NAME", '"x.h"'), _EVERYWHERE),

@@ -159,6 +159,6 @@ def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None
     likely += [include / "cccl/cuda/std/source_location", include / "cccl/cuda/std/__exception/cuda_error.h"]
     assert len(likely) > 10
     for path in likely:
-        found = scan(path.read_bytes(), trigraphs=False)
+        found = scan(path.read_bytes())
         assert not found.path_constants & ~_WITHOUT_EFFECT, path
         assert not found.path_macros, path

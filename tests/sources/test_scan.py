@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from gpucache.sources.scan import can_paste, probed_by_macro, probing_macros, scan
 
 
-def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
-    return [mention.name for mention in scan(text, trigraphs=trigraphs).mentions]
+def _names(text: bytes) -> list[bytes]:
+    return [mention.name for mention in scan(text).mentions]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,47 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
         b"/*\n#warning a */\n#include <x.h>",
         b"#if 0\n#error see docs/*.md\n#endif\n#include <x.h>\n/* end */",
         b"# /* a */ warning see \\\n docs/*.md\n#include <x.h>\n/* end */",
+        b"#ifndef __has_include(<x.h>)\n#endif",
+        b"#elifndef A __has_include(<x.h>)",
+        b'#ident "a" /*\n*/ #include <x.h>',
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
     """Every spelling that some compiler accepts for an include, embed or probe names its header."""
     assert _names(text) == [b"x.h"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"#include <y.h> __has_include(<x.h>)",
+        b"#include <y.h> /* c\n#include <z.h> */ __has_include(<x.h>)",
+        b"int a; /*\n*/ #include <y.h> /*\n*/ __has_include(<x.h>)",
+    ],
+)
+def test_a_probe_after_a_name_is_found(text: bytes) -> None:
+    """NVRTC expands the rest of a directive, also if a comment ends in another line."""
+    assert {*_names(text)} >= {b"x.h", b"y.h"}
+
+
+def test_a_definition_goes_on_after_a_comment_of_several_lines() -> None:
+    """The comment is a blank, though what follows it looks like a directive."""
+    assert b"M <x.h   #if 0" in scan(b"#define M <x.h /* a\n*/ #if 0").definitions.split(b"\n")
+
+
+@pytest.mark.parametrize("text", [b"#unknown", b"#\\u0069nclude <x.h>", b"#includ\xc3\xa9 <x.h>", b'# "x.h"'])
+def test_a_directive_that_is_not_known_is_told(text: bytes) -> None:
+    """It may read anything."""
+    assert scan(text).unknown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"#", b"#line 1", b'# 1 "x.h"', b"#pragma a", b"#undef A", b"#else a", b'#sccs "a"', b"#endif //"],
+)
+def test_a_directive_that_reads_nothing_is_known(text: bytes) -> None:
+    """It does not make a program uncacheable."""
+    assert not scan(text).unknown
 
 
 @pytest.mark.parametrize("name", ["sub//x.h", "sub/*x.h", "it's.h", 'sub/"x.h'])
@@ -101,11 +137,6 @@ def test_what_is_no_directive_names_nothing(text: bytes) -> None:
     """Comments, strings and other directives are not taken for includes."""
     found = scan(text)
     assert (found.mentions, found.asked) == ((), ())
-
-
-def test_trigraphs_count_only_where_the_rule_has_them() -> None:
-    """A trigraph is a directive for one compiler and plain text for another."""
-    assert _names(b"??=include <x.h>", trigraphs=False) == []
 
 
 def test_both_readings_count_where_a_trigraph_may_continue_a_comment() -> None:

@@ -85,8 +85,8 @@ _LINKED = r"-dlto|-rdc=true"
 _RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS),
     angle=(Place.DIRS,),
-    trigraphs=False,
     names_sources=True,
+    suffix=".stdh",
     assembles=False,
     heeds_dependency=False,
 )
