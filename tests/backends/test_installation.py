@@ -20,6 +20,7 @@ from gpucache.keys import NOT_FOUND, REPLACED
 from gpucache.native.build import find_compiler
 from gpucache.payload.elf import Library
 from tests.children import run_python, run_text
+from tests.cli.conftest import entry_of, version_of
 from tests.patience import PATIENCE_S, tick
 
 _BUILD, _READ = "compiler build", "compiler built-ins"
@@ -176,6 +177,11 @@ def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> 
             file.write_bytes(data)
 
 
+def _entry_file(root: Path) -> Path:
+    [file] = root.rglob("*.gpc")
+    return file
+
+
 def _gpucache(copy: Path, root: Path, *arguments: str) -> str:
     done = run_text(
         [sys.executable, "-m", "gpucache", "--root", str(root), *arguments], env=_environment(copy)
@@ -185,7 +191,7 @@ def _gpucache(copy: Path, root: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) -> None:
-    """And stale. The unchanged copy elsewhere hits."""
+    """And stale, once it was at rest for long while programs hit. The unchanged copy elsewhere hits."""
     original, copy = _copied(tmp_path / "original"), _copied(tmp_path / "copy")
     (tmp_path / "k.cl").write_text("kernel void k(global int *o) { *o = 7; }\n", encoding="ascii")
     devices = json.loads(_gpucache(original, tmp_path / "root", "--json", "devices"))
@@ -196,10 +202,15 @@ def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) 
     _edit(copy / "share" / "pocl" / "include" / "_kernel.h", b"pocl", b"POCL")
     told = re.sub(r"\s+", " ", _gpucache(copy, tmp_path / "root", *ask, "--check"))
     assert "the compiler's own headers or built-in functions changed" in told
-    [entry] = tmp_path.rglob("*.gpc")
-    os.utime(entry, (time.time() - 31 * 86_400,) * 2)
+    store, older = entry_of(tmp_path / "root", names[0])
+    _entry_file(tmp_path).unlink()
+    assert "1 built" in _gpucache(copy, tmp_path / "root", *ask)
+    newer = entry_of(tmp_path / "root", names[0])[1]
+    _entry_file(tmp_path).unlink()
+    version_of(store, older, 90, 40)
+    version_of(store, newer, 41, 0)
     found = json.loads(_gpucache(copy, tmp_path / "root", "--json", "verify"))
-    assert [finding["kind"] for finding in found["outcomes"]] == ["stale"]
+    assert [(each["kind"], each["entry"]) for each in found["outcomes"]] == [("stale", str(older.key))]
 
 
 class _Shelf(dict[str, bytes]):

@@ -272,7 +272,7 @@ def test_isolation_and_tracing_are_obeyed(pocl: Pocl, made: Path, tmp_path: Path
 def test_an_older_llvm_that_is_gone_is_told(tmp_path: Path, made: Path, pocl: Pocl) -> None:
     """Programs of a real LLVM are distinguished from those of another one that came later."""
     root = tmp_path / "kcache"
-    used = time.time_ns()
+    used = max(entry.last_used_ns for entry in build.cache(made).scan())
     build.program(root, digest=bytes([0xEE] * 20), llvm="LLVM99.0.1", at_ns=used + _MINUTE)
     shutil.copytree(made, root, dirs_exist_ok=True)
     origins, entries = Origins(), list(build.cache(root).scan())
