@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.backends.installation import read_library
 from gpucache.serve.exported_layer import Layer
 from gpucache.serve.wire import Kind
 from tests.children import run_text
@@ -244,9 +245,8 @@ def driver(environment: dict[str, str], tmp_path: Path) -> Path:
 
 def _rebuild(library: Path) -> None:
     """Give a library another build id."""
-    data = bytearray(library.read_bytes())
-    data[data.index(b"GNU\0", 0, 4096) + 4] ^= 0xFF
-    library.write_bytes(data)
+    data, old = library.read_bytes(), bytes.fromhex(read_library(library).build_id)
+    library.write_bytes(data.replace(old, bytes([old[0] ^ 0xFF]) + old[1:], 1))
 
 
 def test_a_driver_counts_by_its_content(exported: Exported, driver: Path) -> None:
