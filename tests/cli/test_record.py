@@ -19,8 +19,9 @@ import gpucache as package
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
 from gpucache.recording.reading import read_recording
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 from tests.unprivileged import as_nobody, needs_root
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(vendors: Path, tmp_path: Path) -> dict[str, str]:
     """An environment with Intel's runtime and PoCL, and an empty PoCL cache."""
-    return {**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(tmp_path / "pocl-cache")}
+    places = {"OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(tmp_path / "pocl-cache")}
+    return {**os.environ, **places, TIMEOUT: TIME_OUT_MS}
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def driver(environment: dict[str, str], tmp_path: Path) -> Path:
 
 def _rebuild(library: Path) -> None:
     """Give a library another build id."""
-    data, old = library.read_bytes(), bytes.fromhex(read_library(library).build_id)
+    data, old = library.read_bytes(), bytes.fromhex(read_library(library).build_id or "")
     library.write_bytes(data.replace(old, bytes([old[0] ^ 0xFF]) + old[1:], 1))
 
 
