@@ -185,11 +185,12 @@ class _UntoldError(Exception):
 
 
 def _literals(text: bytes, macros: Macros) -> Iterator[Pattern]:
-    """The names of headers at the beginning of some tokens or, if there are probes, in these."""
+    """The names of headers at the beginning of some tokens and in the probes among them."""
     opened = [*_OPENED.finditer(text)]
     if len(opened) < len(_PROBE.findall(text)):
         raise _UntoldError  # a probe without an operand
-    for start in [match.end() for match in opened] or [0]:
+    begins = [0] if not opened or _LITERAL.match(text) else []
+    for start in [*begins, *(match.end() for match in opened)]:
         if match := _LITERAL.match(text, start):
             exact = match[2] is not None and match[2][:1] != _MADE
             yield _with_suffix(_exactly(match[2]) if exact else _pattern(match[1] or match[2], macros))

@@ -37,6 +37,7 @@ def _comes_to(operand: bytes, definitions: bytes, name: bytes) -> bool:
         (b"__has_include(H)", b"H <x.h>", [b"x.h"]),
         (b"HAS(x)", b"HAS(n) __has_include ( <lib/n.h> )", [b"lib/x.h"]),
         (b"HAS (<x.h>)", b"HAS __has_include", [b"x.h"]),
+        (b'H __has_include("y.h")', b"H <x.h>", [b"x.h", b"y.h"]),
         (b"<m>", b"m n", [b"n", b"n.stdh"]),
         (b'F(S("x.h"))', b'F(a) <a>\nS(a) "x.h"', [b'"x.h"']),
     ],
