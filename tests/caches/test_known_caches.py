@@ -203,7 +203,7 @@ def test_defaults_follow_home_and_cache_folder() -> None:
     around = KnownCaches(environ)
     assert around.place_of("triton", environ) == "/home/me/.triton/cache"
     assert around.place_of("mesa", environ) == "/caches/mesa_shader_cache"
-    assert around.place_of("inductor", environ) == "/tmp/torchinductor_me"
+    assert around.place_of("inductor", environ).endswith("/tmp/torchinductor_me")
     assert around.place_of("numba", environ) == ""
 
 

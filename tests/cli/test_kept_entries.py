@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucache.model import Entry
+from gpucache.store.directory import DirectoryStore
+from tests.cli.conftest import entry_files, version_of
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def test_what_stands_side_by_side_is_not_superseded(
     assert len(before) == 2 and entries(root) == before
 
 
-def test_programs_of_two_projects_are_not_superseded(run: Run, write: Write, nvrtc: str) -> None:
+def test_programs_of_two_projects_are_not_superseded(run: Run, root: Path, write: Write, nvrtc: str) -> None:
     """Each has its own ``main.cu``; an edited one supersedes its own older version alone."""
     text = 'extern "C" __global__ void k(int *a) { *a = 1; }\n'
     keys = []
@@ -61,6 +64,12 @@ def test_programs_of_two_projects_are_not_superseded(run: Run, write: Write, nvr
         source = write({"main.cu": now}, name) / "main.cu"
         (built,) = run("warm", source, "--target", nvrtc, "--json").document["outcomes"]
         keys.append(built["key"])
+    store = DirectoryStore(root, writable=True)
+    entries = {str(one.key): one for one in map(store.check, store.scan()) if isinstance(one, Entry)}
+    for path in entry_files(root):
+        path.unlink()
+    for key, (made, used) in zip(keys, ((9, 8), (9, 8), (5, 0)), strict=True):
+        version_of(store, entries[key], made, used)
     answer = run("--json", "evict", "--superseded")
     assert [row["key"] for row in answer.document["outcomes"]] == keys[:1]
 

@@ -274,7 +274,11 @@ def test_an_older_llvm_that_is_gone_is_told(tmp_path: Path, made: Path, pocl: Po
     root = tmp_path / "kcache"
     used = max(entry.last_used_ns for entry in build.cache(made).scan())
     build.program(root, digest=bytes([0xEE] * 20), llvm="LLVM99.0.1", at_ns=used + _MINUTE)
-    shutil.copytree(made, root, dirs_exist_ok=True)
+    used += 10**9  # a use after it was made
+    copied = shutil.copytree(made, tmp_path / "copied")
+    for file in copied.rglob("last_accessed"):
+        os.utime(file, ns=(used, used))
+    shutil.copytree(copied, root, dirs_exist_ok=True)
     origins, entries = Origins(), list(build.cache(root).scan())
     assert list(origins.of(entries)) == entries
     assert origins.stale((), used + 30 * build.DAY) == {}

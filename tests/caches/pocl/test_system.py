@@ -17,7 +17,7 @@ SYSTEM = of_others("pocl")
 def test_without_a_home_all_users_share_a_place() -> None:
     """It is reported, with the remedy."""
     [location] = SYSTEM.locations({})
-    assert (location.root, location.decided_by) == ("/tmp/pocl/kcache", "default")
+    assert location.root.endswith("/tmp/pocl/kcache") and location.decided_by == "default"
     assert any("all users share" in problem and "set" in problem for problem in location.problems)
 
 
