@@ -58,8 +58,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No setting of ours or of a compiler is inherited; children import the package under test."""
+def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No setting of ours or of a compiler is inherited; children import the package under test.
+
+    Gives the directory that fixed places, such as ``/tmp/pocl``, are below.
+    """
     before = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="tests-") as temporary:
         Path(temporary).chmod(0o711)  # some tests look at it as another user
@@ -87,7 +90,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         checkout = str(Path(__file__).parents[1])  # for those that import from tests
         found = filter(None, [str(record), str(_PACKAGE_PARENT), checkout, path])
         patch.setenv("PYTHONPATH", os.pathsep.join(found))
-        yield
+        yield record
     os.umask(before)
 
 

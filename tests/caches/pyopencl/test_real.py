@@ -270,6 +270,7 @@ def test_an_old_pythons_folder(program: Program) -> None:
     locations = SYSTEM.locations(program.environment)
     assert [Path(one.root) for one in locations] == [own, old]
     cache = SYSTEM.open(locations[1])
+    assert [*cache.leftovers()] == []
     assert [cache.remove(entry, "test") for entry in cache.scan()] == [None]
     assert list(old.iterdir()) == []
     assert program.run()["cached"]
