@@ -202,7 +202,7 @@ class FilesFormat(Format[Files]):
             self._said[1][f"it was {error}"] = None
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What the rules could not determine."""
+        """The facts that the rules could not determine."""
         yield from self._said[1] if self._said[0] == item.key else ()
 
     def payload(self, item: Files) -> bytes:

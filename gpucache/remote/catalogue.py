@@ -44,7 +44,7 @@ _MANY = 32
 """How many catalogues are merged into one."""
 _BLOBS = "blobs/"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
-_STRANGE = "its name is none that gpucache gives, so it is left alone; remove it, if nobody needs it"
+_STRANGE = "its name is none that gpucache gives, so it is left alone; remove it if it is not needed"
 NO_STORE = "{} is not a store of gpucache, or is empty; check its address, or push there first"
 _MOST_SIGNERS = 1000
 _Signer = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]

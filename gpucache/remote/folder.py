@@ -96,7 +96,7 @@ class FolderObjects:
         )
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Rename over the old file; below a lock, if the file system has them and nobody keeps it."""
+        """Rename over the old file; below a lock, if the file system has them and it is free."""
         try:
             with self._locked(), self._written(name, change(self._read(name, _LARGEST_REPLACED))) as made:
                 made.temporary.move(made.partial, made.folder, made.name)

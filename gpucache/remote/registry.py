@@ -7,7 +7,7 @@ is HTTP anywhere. Each ``create`` pushes its objects as *packs*: images whose la
 of packs at its first read, and again when it lists or creates.
 
 TAG itself is an image index for other tools, derived from all packs whenever one was written: an image of all
-layers for each platform, then the packs. If two writers derive it at once, the next one mends it. So that the
+layers for each platform, then the packs. If two writers derive it at once, the next repairs it. So that the
 image has few layers, small packs are merged.
 
 Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are

@@ -1,7 +1,7 @@
 """Removal of objects in two steps, so that no process loses one on which it relies.
 
 A *mark* is an object that lists the names of objects that go. They are removed by a later run that finds the
-mark at least an hour old, by the store's own dates, and that alone took it. Meanwhile nobody counts marked
+mark at least an hour old, by the store's own dates, and that alone took it. Meanwhile no push counts marked
 objects as present: a push writes them anew, and takes what it sent out of young marks before it reports
 anything. Only a store that a push has signed as one of gpucache loses objects. Must not know which names
 records have.
@@ -21,7 +21,7 @@ FOLDER = "marks/"
 _TAKEN = "-taken"
 _HOUR_NS = 3600 * 10**9
 _YOUNG_NS, _YOUNG_S = 50 * 60 * 10**9, 5 * 60
-"""Until when objects may be taken out of a mark, and how long that may take; nobody acts on it then."""
+"""Until when objects may be taken out of a mark, and how long that may take; no run acts on it then."""
 _TURN_S = 30 * 60
 """How long a run acts on a mark that it took; another one takes it after an hour."""
 _MOST_NAMES = 100_000

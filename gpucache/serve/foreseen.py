@@ -102,7 +102,7 @@ def _facts(device: Device) -> tuple[str, ...]:
 
 
 def _targets(recorded: str, devices: Sequence[Device], texts: Sequence[str]) -> Iterator[Retargeting]:
-    """What takes the place of a recorded target."""
+    """The replacement of a recorded target."""
     before = Target.parse(recorded)
     for text in texts if before.backend == "cuda" else ():
         with suppress(GpucacheError):

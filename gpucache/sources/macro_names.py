@@ -42,7 +42,7 @@ _OF_CALL = frozenset({b"__VA_ARGS__", b"__VA_OPT__"})
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 RENAMED = b"_cl_"
 _SUFFIX = b"stdh"
-"""What NVRTC appends to names without a dot."""
+"""The suffix that NVRTC appends to names without a dot."""
 
 
 @dataclass(frozen=True, slots=True)

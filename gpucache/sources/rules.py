@@ -34,7 +34,7 @@ class SearchRule(NamedTuple):
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
     suffix: str = ""
-    """What it appends to the name of an include without a dot, in each place after the name itself."""
+    """The suffix of the name of an include without a dot, in each place after the name itself."""
     assembles: bool = True
     """Whether it assembles inline assembly as GNU's assembler does, which reads files."""
     heeds_dependency: bool = True

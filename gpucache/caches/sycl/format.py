@@ -118,7 +118,7 @@ def _large(one: Parts) -> str:
 
 
 def _frame_of_binary(one: Parts) -> str:
-    """What a ``.bin`` has besides as many binaries as it says; versions before 2025 could store several."""
+    """The bytes of a ``.bin`` besides the binaries it counts; versions before 2025 could store several."""
     claimed, held, end = one.numbers["count"], 1, one.spans["binary"].end
     while held < min(claimed, _FRAMES_READ) and 0 < (length := one.number(end)) <= one.size_bytes - end - 8:
         held, end = held + 1, end + 8 + length
