@@ -51,5 +51,4 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """The program before the kernels, which have the names of C++ types."""
         return super().look(item)._replace(program=item.parts[1].rpartition("-")[0] or item.parts[1])

@@ -45,7 +45,6 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """Identify the output, and check that the sizes fit the file."""
         (name,), (status,) = item.names, item.seen.values()
         start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
         size = _length(start)
@@ -59,7 +58,6 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check both sizes, and the output if its format is known."""
         data = item.read(item.names[0])
         output = data[_LENGTH_BYTES:][: _length(data)]
         log = data[_LENGTH_BYTES + _length(data) :]
@@ -73,7 +71,6 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
             yield Problem(FindingKind.CORRUPT, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The output."""
         data = item.read(item.names[0])
         if len(data) < _LENGTH_BYTES + _length(data):
             raise FormatError(f"{item.path} ends before its output does")

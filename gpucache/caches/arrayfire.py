@@ -55,12 +55,10 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
     checked_bytes = largest_bytes = 32 << 20
 
     def is_left(self, start: bytes) -> bool:
-        """True for the beginning of an ArrayFire file with a possible binary size."""
         parts = _parts(start)
         return parts is not None and parts.size <= _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel, device and version from the file's name and its first kernel."""
         name, status = next(iter(item.seen.items()))
         _, backend, device, version = re.fullmatch(_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
         found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
@@ -72,13 +70,11 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         )
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The compute capability, or OpenCL's number of the vendor and name of the device; the version."""
         cuda = look.target.startswith("cuda:")
         yield Fact.ARCHITECTURE if cuda else "vendor and device", look.target.removeprefix("cuda:")
         yield from look.toolchain
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The binary, and the problem if it is incomplete or its hash differs."""
         parts = _parts(data)
         binary = b"" if parts is None else data[parts.start : parts.start + parts.size]
         if not whole:

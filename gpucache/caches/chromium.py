@@ -63,7 +63,6 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
     consequence = "Chromium stores nothing there and compiles its shaders at every start, until it is removed"
 
     def beside(self) -> Iterator[Checked]:
-        """Other users' write access and directories that Chromium is removing; the rest is the profile."""
         for one in super().beside():
             (finding,) = one.findings
             parts = Path(one.entry).relative_to(self.root).parts
@@ -71,14 +70,12 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
                 yield one
 
     def look(self, item: Files) -> CacheEntry:
-        """The directory; whether its index, or its database, begins as one."""
         names = item.parts[:-1] if _is_database(item) else item.parts
         problem = self.look_at_database(item) if _is_database(item) else _look_at_index(item)
         unknown = problem is not None and problem.kind is FindingKind.MISLABELLED
         return self.entry(item)._replace(program="/".join(names), damage=problem, shows=not unknown)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """A database as SQLite does; otherwise the headers, and that every entry and its data exist."""
         if _is_database(item):
             yield from super().check(item)
         elif problem := _look_at_index(item) or _walked(item):
@@ -89,7 +86,6 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
                 raise UnjudgedError(str(error)) from error
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
-        """Nothing: Chromium stores no checksum."""
         yield from ()
 
 

@@ -50,6 +50,5 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
     moving = Moving(tried=True, tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
     def look(self, item: Files) -> CacheEntry:
-        """Add the clesperanto version to the description of the binary."""
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
         return super().look(item)._replace(toolchain=(("CLIc", version),))

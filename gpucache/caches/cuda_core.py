@@ -56,7 +56,6 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """cuda.core's if it has ``tmp``, and an ``entries`` that contains an entry or is new."""
         whose = super().whose(path)
         if whose is Whose.FOREIGN:
             return whose
@@ -85,5 +84,4 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         return super().stranger(node)
 
     def filed_as(self, key: str) -> str:
-        """The SHA-256 of the key, as ``make_program_cache_key`` returns keys."""
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()

@@ -143,7 +143,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The driver's if it has an index and a binary, or either in a directory of the driver's name."""
         with open_folder(path) as folder:
             index = any(
                 found.name == INDEX and found.is_file(follow_symlinks=False) for found in folder.entries()
@@ -153,7 +152,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Survey]:
-        """The whole cache as one entry; none if it has no files."""
         if not KEY.startswith(prefix):
             return
         found = self._survey()
@@ -165,7 +163,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             yield found
 
     def look(self, item: Survey) -> CacheEntry:
-        """The size of the cache."""
         fields = {
             "files": str(item.files),
             "bytes": str(item.apparent_bytes),
@@ -181,7 +178,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         )
 
     def check(self, item: Survey) -> Iterator[Problem]:
-        """Links, owners and modes in the tree."""
         found = self._survey()
         if not found.files:
             raise FileNotFoundError(str(self.root))
@@ -190,7 +186,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         yield from _untrusted(found)
 
     def notes(self, item: Survey) -> Iterator[str]:
-        """A note that the rest cannot be checked."""
         yield (
             "the driver's format is not documented, so nothing in it can be checked but owners, modes and "
             "sizes"
@@ -201,15 +196,12 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return True
 
     def payload(self, item: Survey) -> bytes:
-        """Refused."""
         raise FormatError(f"{item.path} is opaque: the driver's format is not documented; copy it whole")
 
     def report(self, item: Survey, entry: CacheEntry) -> EntryReport:
-        """The size of the cache, and that nothing more is known."""
         return EntryReport(entry, (KeyField("key", "opaque: its format is not documented"),), entry.fields)
 
     def remove(self, item: Survey) -> Kept | None:
-        """Empty the cache if no program uses it and it has no files of other programs."""
         now_ns = self.now_ns()
         found = survey(self.root, now_ns, None)
         if why := self._stays(found):
@@ -223,7 +215,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return None
 
     def whole(self) -> Iterator[Checked]:
-        """Check its limit, its index, and the leftovers of writers."""
         for problem in _worth_knowing(self._survey(), self.location.limit_bytes):
             yield self.told(self.root, problem, program=_PROGRAM)
 

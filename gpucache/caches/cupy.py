@@ -59,7 +59,6 @@ class Cupy(CupyPlaces, BinaryFormat):
     )
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The binary after the SHA-1 and the mangled names."""
         if not data:
             return b"", Problem(FindingKind.TRUNCATED, f"it is empty; {_MISSES}") if whole else None
         start, rest = _DIGITS, memoryview(data)[_DIGITS:]
@@ -80,7 +79,6 @@ class Cupy(CupyPlaces, BinaryFormat):
         return b"".join((memoryview(data)[start:], end)), None
 
     def bars(self, item: Files) -> Problem | None:
-        """The problem of a source without its binary, or of a node that is not a file."""
         if item.names[0].endswith(".cu"):
             detail = "it is the source of a binary that is gone, which CuPy does not read"
             return Problem(FindingKind.ORPHAN, detail)

@@ -41,7 +41,6 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     checksums = True
 
     def look(self, item: Files) -> CacheEntry:
-        """Whether it begins as bytecode."""
         start = item.part(item.names[0], 0, len(_MAGIC))
         problem = None
         if len(start) < len(_MAGIC):
@@ -52,7 +51,6 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
         return self.entry(item)._replace(artifact_kind="mlir", damage=problem, shows=shows)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Its CRC-32."""
         data = item.read(item.names[0])
         if problem := self.look(item).damage:
             yield problem
@@ -60,5 +58,4 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
             yield Problem(FindingKind.CORRUPT, f"its CRC-32 does not match its content; {_AGAIN}")
 
     def payload(self, item: Files) -> bytes:
-        """The bytecode without its checksum."""
         return super().payload(item)[:-_CHECKSUM_BYTES]

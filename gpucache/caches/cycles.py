@@ -42,5 +42,4 @@ class Cycles(CyclesPlaces, BinaryFormat):
     moving = Moving(untold=("Cycles' sources and compiler",))
 
     def look(self, item: Files) -> CacheEntry:
-        """The kernel's name from the file name, instead of its first function's name."""
         return super().look(item)._replace(program=item.names[0].split("_")[1])

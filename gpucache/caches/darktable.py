@@ -60,7 +60,6 @@ class Darktable(DarktablePlaces, BinaryFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """The program whose link points to it, with device and driver from the directory's name."""
         found = super().look(item)
         device, _, driver = item.parts[-1].partition("kernels_for_")[2].rpartition("_")
         with item.open() as folder:
@@ -78,13 +77,11 @@ class Darktable(DarktablePlaces, BinaryFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check its binary, and that a link points to it."""
         problems = list(super().check(item))
         problem = self.look(item).damage
         yield from problems or filter(None, [problem])
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove the binary after the links to it."""
         if not item.unchanged():
             return Kept()
         with item.open() as folder:
@@ -93,7 +90,6 @@ class Darktable(DarktablePlaces, BinaryFormat):
         return super().remove(item)
 
     def whole(self) -> Iterator[Checked]:
-        """Links with the name of a program's link whose binary is missing."""
         with open_folder(self.root) as top:
             names = sorted(one.name for one in top.entries() if re.fullmatch(_FOLDER, one.name))
         for name in names:
@@ -110,7 +106,6 @@ class Darktable(DarktablePlaces, BinaryFormat):
                     yield self.told(self.root / name / link, Problem(kind, detail))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove a link to a binary that is gone."""
         folder_name, _, link = str(Path(checked.entry).relative_to(self.root)).partition("/")
         with suppress(OSError), open_folder(self.root, folder_name) as folder:
             target = _links(folder).get(link, "")

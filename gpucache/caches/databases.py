@@ -413,7 +413,6 @@ class DatabaseFormat(FilesFormat):
             yield Problem(FindingKind.CORRUPT, f"{detail}; {self.row_fails}")
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Remove the rows that are broken; an unreadable database is removed as a whole."""
         wrong = [one for one in problems if one.kind in self.fixes]
         if not wrong or not self.row_fails or not all(self.row_fails in one.detail for one in wrong):
             return super().fix(item, problems)
@@ -440,7 +439,6 @@ class DatabaseFormat(FilesFormat):
         return None
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check that SQLite finds it intact, and check its rows; an empty database is a new one."""
         if problem := self.look_at_database(item):
             yield problem
             return
@@ -486,7 +484,6 @@ class DatabaseFormat(FilesFormat):
             raise UnjudgedError(str(error)) from error
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The database with the content of its log, as one file; a text as it is."""
         name = item.names[0]
         if item.part(name, 0, len(MAGIC)) != MAGIC:
             return super().files_to_move(item)
@@ -496,7 +493,6 @@ class DatabaseFormat(FilesFormat):
         return [PortableFile("/".join((*item.parts, name)), data, mode)]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """The file, unless it is empty, as a new database is."""
         if not all(one.data for one in entry.files):
             raise FormatError("it is empty")
         return entry.files

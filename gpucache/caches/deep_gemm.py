@@ -55,14 +55,12 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel and architecture."""
         name = item.parts[-1].split(".")[1]
         if problem := _missing(item):
             return self.entry(item)._replace(program=name, damage=problem, shows=False)
         return super().look(item)._replace(program=name)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the binary, and that all files are present."""
         if problem := _missing(item):
             yield problem
         else:

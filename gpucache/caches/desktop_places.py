@@ -62,7 +62,6 @@ class VulkanPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """GTK's, and Blender's if it exists."""
         for location in super().locations(environ):
             yield location
             blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
@@ -93,7 +92,6 @@ class ChromiumPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """Chrome's, and of the programs next to it those that have a cache."""
         told = list(super().locations(environ))
         yield from told
         seen = {location.root for location in told}

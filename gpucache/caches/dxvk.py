@@ -44,7 +44,6 @@ class Dxvk(DxvkPlaces, FilesFormat):
     moving = WHOLE
 
     def look(self, item: Files) -> CacheEntry:
-        """The DXVK version that wrote it, and whether both files exist."""
         version = _version(item)
         problem = None
         if len(item.names) < 2:
@@ -80,7 +79,6 @@ class Dxvk(DxvkPlaces, FilesFormat):
             yield Problem(FindingKind.CORRUPT, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The shaders, concatenated."""
         if len(item.names) < 2:
             raise FormatError(f"{item.path} has no file of shaders next to it, or no list")
         return item.read(item.names[1], 1 << 30)

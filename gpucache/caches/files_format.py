@@ -76,11 +76,9 @@ class FilesFormat(Format[Files]):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner, from the names in a directory."""
         return cls.layout.whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The layout's names."""
         nodes: list[Node] | None = None if prefix or not self.keeps_beside else []
 
         def beside(node: Node) -> None:
@@ -104,7 +102,6 @@ class FilesFormat(Format[Files]):
         return kept
 
     def bars(self, item: Files) -> Problem | None:
-        """The problem of a link, a pipe or the like in place of a file."""
         for name, status in item.seen.items() if self.barred_by_links else ():
             expected = stat.S_ISREG(status.st_mode) or (HERE in item.seen and stat.S_ISDIR(status.st_mode))
             if not expected:
@@ -142,14 +139,12 @@ class FilesFormat(Format[Files]):
         )
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Files that other users own or can write to."""
         for name, status in item.seen.items():
             if why := places.distrust(status, move=self.place.move):
                 what = "" if len(item.seen) == 1 else "of its directory: " if name == HERE else f"{name}: "
                 yield Problem(FindingKind.UNTRUSTED, what + why)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The damage that a look at the entry finds, else that of each file by its frame."""
         if (entry := self.look(item)) and entry.damage:
             yield entry.damage
             return
@@ -202,19 +197,15 @@ class FilesFormat(Format[Files]):
             self._said[1][f"it was {error}"] = None
 
     def notes(self, item: Files) -> Iterator[str]:
-        """The facts that the rules could not determine."""
         yield from self._said[1] if self._said[0] == item.key else ()
 
     def payload(self, item: Files) -> bytes:
-        """Its first file."""
         return item.read(item.names[0], self.largest_bytes)
 
     def unchanged(self, item: Files) -> bool:
-        """Every file is as the scan saw it."""
         return item.unchanged()
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove its files, one by one in the order of ``removal_order``, and its directory if it is one."""
         if not item.unchanged():
             return Kept()
         for name in self.removal_order(item.names):
@@ -243,7 +234,6 @@ class FilesFormat(Format[Files]):
                     above.rmdir(parts[depth - 1])
 
     def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """Remove some of its files, or move a directory in their place, if unchanged since the scan."""
         gone = True
         for name in paths:
             *below, last = name.split("/")
@@ -257,7 +247,6 @@ class FilesFormat(Format[Files]):
         return gone
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files as they are, the one that a program looks for first at the end."""
         modes = {name: status.st_mode for name, status in item.seen.items() if stat.S_ISREG(status.st_mode)}
         return [
             PortableFile(
@@ -283,7 +272,6 @@ class FilesFormat(Format[Files]):
         """
 
     def restoring(self, check: Check) -> AbstractContextManager[Start]:
-        """Writes entries through a staging directory in the root."""
         from gpucache.caches.restoring import restoring  # only pull needs it
 
         return restoring(self, check)
@@ -312,7 +300,6 @@ class FilesFormat(Format[Files]):
             os.close(fd)
 
     def beside(self) -> Iterator[Checked]:
-        """Directories that other users may write to, links, leftovers of dead writers, and strangers."""
         strange = Tally()
         for node in self._nodes():
             told = self._beside(node)
@@ -490,11 +477,9 @@ class BinaryFormat(FilesFormat):
         return max(status.st_atime_ns, status.st_mtime_ns)
 
     def is_left(self, start: bytes) -> bool:
-        """A binary, as far as it was written."""
         return describe(start).kind in self.kinds
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel, architecture and kind from the beginning of the binary."""
         name, status = next(iter(item.seen.items()))
         data = item.part(name, 0, self.scanned_bytes)
         whole = len(data) == status.st_size
@@ -511,7 +496,6 @@ class BinaryFormat(FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Its content, whole up to a bound."""
         name, status = next(iter(item.seen.items()))
         whole = status.st_size <= self.checked_bytes
         data = item.part(name, 0, self.checked_bytes if whole else self.scanned_bytes)
@@ -522,7 +506,6 @@ class BinaryFormat(FilesFormat):
             yield problem
 
     def notes(self, item: Files) -> Iterator[str]:
-        """How far a large file was checked, and the information that LTO-IR lacks."""
         name, status = next(iter(item.seen.items()))
         if status.st_size > self.checked_bytes:
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
@@ -530,14 +513,12 @@ class BinaryFormat(FilesFormat):
             yield "LTO-IR does not record its length, so a lost end cannot be detected"
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The architecture, or the CPU's feature for Intel's binaries."""
         yield from super().facts(item, look)
         if look.artifact_kind == PayloadKind.INTEL_CPU:
             data = item.part(item.names[0], 0, self.scanned_bytes)
             yield from needed(self.unwrap(data, whole=False)[0])
 
     def payload(self, item: Files) -> bytes:
-        """The binary without its wrapping."""
         return self.unwrap(super().payload(item), whole=True)[0]
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
@@ -597,7 +578,6 @@ class SummedFormat(FilesFormat):
         return item.size_bytes
 
     def whole(self) -> Iterator[Checked]:
-        """An unreadable sum."""
         try:
             with files.open_folder(self.root) as folder:
                 size = len(files.read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
@@ -615,14 +595,12 @@ class SummedFormat(FilesFormat):
         yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove the entry, and subtract its size from the sum."""
         kept = super().remove(item)
         if kept is None:
             self._correct(-self.summed(item))
         return kept
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
-        """The entry, and then its size in the sum."""
         done = move()
         if done:
             for item in [one for one in self.items(entry.key) if one.key == entry.key]:
@@ -643,5 +621,4 @@ class SummedFormat(FilesFormat):
             self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
 
     def finish_removals(self) -> Sequence[str]:
-        """The report that the sum could not be corrected."""
         return tuple(filter(None, (*super().finish_removals(), self._uncorrected)))

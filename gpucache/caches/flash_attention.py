@@ -43,7 +43,6 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     folders_removed = 2
 
     def look(self, item: Files) -> CacheEntry:
-        """The kind of kernel, and the version of the sources by their digits."""
         whole = item.names[0].endswith(".o")
         problem = None if whole else Problem(FindingKind.ORPHAN, "its object is gone, and the lock stays")
         version = (("sources", item.parts[0][:12]),)
@@ -55,7 +54,6 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether the object is a whole ELF file."""
         name = item.names[0]
         if name.endswith(".o"):
             yield from broken(name, item.read(name), PayloadKind.ELF, _AGAIN)
@@ -65,5 +63,4 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         return [one for one in super().files_to_move(item) if one.name.endswith(".o")]
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that FlashAttention takes while it reads or writes an object."""
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")

@@ -67,7 +67,6 @@ class FlashInfer(FlashInferPlaces, NinjaFormat):
     reads_build = False
 
     def look(self, item: Files) -> CacheEntry:
-        """Module and architectures from the names, and whether the library exists."""
         *version, archs, _, module = item.parts
         library, problem = self.library(item), self.orphan(item)
         if library and not item.seen[library].st_size:
@@ -85,18 +84,15 @@ class FlashInfer(FlashInferPlaces, NinjaFormat):
         )
 
     def library(self, item: Files) -> str:
-        """The library, or the first object of the CuTe DSL."""
         first = item.names[0]
         return first if first.endswith(".so") or (first.endswith(".o") and _is_cute(item)) else ""
 
     def unlinked(self, item: Files) -> str:
-        """The effect of a broken object, which is all of a module of the CuTe DSL."""
         if _is_cute(item):
             return "FlashInfer warns when it does not load, and compiles it again"
         return "where its time is as it was ninja does not notice, and the next link of the module fails"
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """Take the lock that FlashInfer uses while it builds this module."""
         return self.holding(*item.parts[:-1], "tmp", f"{item.parts[-1]}.lock")
 
 

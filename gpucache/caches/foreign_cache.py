@@ -69,7 +69,6 @@ class ForeignCache(Cache, Generic[T]):
         return found._replace(problems=(*found.problems, *self._limits))
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
-        """Every entry, one by one; raises CacheUnusableError if the place cannot be read at all."""
         self._format.keeps_beside = beside
         return self._scan("")
 
@@ -235,7 +234,6 @@ class ForeignCache(Cache, Generic[T]):
         return has
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Write entries that came from elsewhere, each unless a sound one exists."""
         made, waiting = self._format, iter(entries)
         try:
             with made.restoring(judge) as start:
@@ -272,7 +270,6 @@ class ForeignCache(Cache, Generic[T]):
         return f"{self._root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Remove problems, so that the owner builds the files again; removed ones are marked."""
         try:
             return self._repaired(checked, entry)
         except Exception as error:

@@ -38,7 +38,6 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
         return super().look(item)._replace(shows=not start or start == _MAGIC[:8])
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The binary after its header, which is checked if the file is complete."""
         if len(data) > _HEAD and data.startswith(_MAGIC):
             return data[_HEAD:], None
         if not whole:
@@ -48,6 +47,5 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
         return data, Problem(FindingKind.CORRUPT, f"it does not begin as llama.cpp's files do; {_AGAIN}")
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """The problem of a binary; the format of Adreno GPUs is unknown."""
         unknown = info.kind is PayloadKind.UNKNOWN and binary
         return None if unknown else super()._wrong(binary, info, whole=whole)

@@ -38,5 +38,4 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     empty = "it is empty, so hashcat builds it again"
 
     def look(self, item: Files) -> CacheEntry:
-        """The kernel's name, instead of the names of its functions."""
         return super().look(item)._replace(program=item.names[0].partition(".")[0])

@@ -42,7 +42,6 @@ class Helion(HelionPlaces, FilesFormat):
     largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
-        """The device and the fields of the key."""
         record, problem = _record(item)
         fields = record.get("key", {}).get("fields", {})
         found = tuple((name, printable(fields[name], 120)) for name in _FIELDS if fields.get(name))
@@ -56,21 +55,18 @@ class Helion(HelionPlaces, FilesFormat):
         )
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The other fields of the key, and the configuration."""
         record, _ = _record(item)
         fields = record.get("key", {}).get("fields", {})
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The GPU's name, and the version of its runtime."""
         if look.target:
             yield "GPU", look.target
         if runtime := dict(look.fields).get("runtime_name"):
             yield "CUDA or ROCm", runtime
 
     def is_left(self, start: bytes) -> bool:
-        """The beginning of a record."""
         return start.startswith(b'{\n  "config": "')
 
 

@@ -103,7 +103,6 @@ class Inductor(InductorPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """Which of the kinds, and for how many sets of guards."""
         first = item.names[0]
         kind = _KINDS.get(item.parts[0], "library" if first.endswith(".so") else "generated code")
         empty = next((name for name, status in item.seen.items() if not status.st_size), None)
@@ -118,7 +117,6 @@ class Inductor(InductorPlaces, FilesFormat):
         return entry._replace(damage=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check that each file is named by its content, and that libraries are intact."""
         for name in item.names:
             data = item.read(name)
             if item.parts[0] in _KINDS:
@@ -144,7 +142,6 @@ class Inductor(InductorPlaces, FilesFormat):
         return item.parts[0] in _KINDS
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """GPU and runtime, for graphs of machines that have any."""
         if item.parts[0] in _KINDS:
             data = item.read(item.names[0])
             if device := _DEVICE.search(data):
@@ -153,11 +150,9 @@ class Inductor(InductorPlaces, FilesFormat):
                 yield {b"cuda": "CUDA", b"hip": "ROCm"}[runtime[1]], runtime[2].decode()
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files, unless they have code for a CPU."""
         return require_no_cpu(super().files_to_move(item))
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that is held while a library is compiled."""
         return self.holding("locks", f"{item.names[0].partition('.')[0]}.lock")
 
     def _damage(self, name: str, data: bytes) -> Problem:

@@ -52,7 +52,6 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     without_sum = "the driver evicts by none"
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """The problem of a binary; the older format and archives are not checked."""
         return None if binary.startswith(_OTHER) else super()._wrong(binary, info, whole=whole)
 
     def summed(self, item: Files) -> int:

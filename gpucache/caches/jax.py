@@ -89,17 +89,14 @@ class Jax(JaxPlaces, LockedFormat):
     )
 
     def bars(self, item: Files) -> Problem | None:
-        """The problem of a time of last use without its entry, or of a node that is not a file."""
         if item.names[0].endswith(_USE):
             return Problem(FindingKind.LEFTOVER, "it is the last use of an executable that is gone")
         return super().bars(item)
 
     def is_left(self, start: bytes) -> bool:
-        """Packed data, as far as they were written."""
         return start.startswith((ZLIB, ZSTD))
 
     def look(self, item: Files) -> CacheEntry:
-        """The module's name, and how it is packed."""
         name, status = next(iter(item.seen.items()))
         start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
@@ -120,7 +117,6 @@ class Jax(JaxPlaces, LockedFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check that the compressed data is intact, with its checksum if it has one, and the module in it."""
         name, status = next(iter(item.seen.items()))
         try:
             if not status.st_size:
@@ -153,17 +149,14 @@ class Jax(JaxPlaces, LockedFormat):
         return start.startswith(ZLIB) or (start.startswith(ZSTD) and len(start) > 4 and bool(start[4] & 4))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """A note that a large entry is not read."""
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
     def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The kind; the executable itself is not examined."""
         item.again()
         yield "kind", entry.artifact_kind
 
     def payload(self, item: Files) -> bytes:
-        """The serialized executable, as JAX passes it to XLA."""
         found = unpack(item.read(item.names[0]), _LARGEST_BYTES + 1)
         if len(found) > _LARGEST_BYTES:
             raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")
@@ -181,12 +174,10 @@ class Jax(JaxPlaces, LockedFormat):
         yield "compression", dict(look.fields)["packed by"]
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """The setting in this environment, if it has it."""
         setting = os.environ.get(_XLA_CACHES)
         return {**super().facts_here(), **({_XLA_CACHES: frozenset({setting})} if setting else {})}
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The executable, without its last use on this machine."""
         return [one for one in super().files_to_move(item) if not one.name.endswith(_USE)]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:

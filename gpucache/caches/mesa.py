@@ -117,7 +117,6 @@ class Mesa(MesaPlaces, SummedFormat):
     without_sum = "Mesa keeps nothing"
 
     def look(self, item: Files) -> CacheEntry:
-        """Driver and GPU of an entry; of a database or an archive its kind."""
         name, suffix = item.names[0], Path(item.names[0]).suffix
         start, entry = item.part(name, 0, _START_BYTES), self.entry(item)
         if suffix == ".idx" or name.endswith("_idx.foz"):
@@ -136,23 +135,19 @@ class Mesa(MesaPlaces, SummedFormat):
         return entry._replace(target=head.texts["gpu"], artifact_kind="shader", toolchain=driver)
 
     def stays(self, item: Files) -> str:
-        """Why a database or an archive stays: only files of single entries are removed."""
         if "." not in item.names[0]:
             return ""
         return f"Mesa keeps all its entries in it; remove {item.folder} as a whole while no program uses it"
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The GPU and the build of the driver, as the head has them."""
         yield from (("GPU", look.target), *(("build of the driver", build) for _, build in look.toolchain))
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The file of an entry; databases and archives stay."""
         if "." in item.names[0]:
             raise FormatError(f"it is one of Mesa's databases: {WHOLE.why_not}")
         return super().files_to_move(item)
 
     def payload(self, item: Files) -> bytes:
-        """Mesa's compressed payload, which only the driver can read."""
         found = Parts(item, item.names[0], _ENTRY.words)
         whole = found.cut or "." in item.names[0]
         return super().payload(item) if whole else found.read("packed", self.largest_bytes)

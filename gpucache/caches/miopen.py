@@ -56,7 +56,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:
-        """Version, GPU, and the purpose of the database."""
         name = item.names[0]
         text = name.endswith(".txt")
         wrong = None if text else self.look_at_database(item)
@@ -73,11 +72,9 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether SQLite finds it whole and each kernel has its MD5; of a text whether its lines read."""
         return _lines(item) if item.names[0].endswith(".txt") else super().check(item)
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
-        """The kernels that MIOpen would not take, up to a number."""
         if not item.names[0].endswith(".ukdb"):
             return
         if not has_table(connection, "kern_db"):
@@ -86,7 +83,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
             yield from super().rows(item, connection)
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
-        """The kernels that MIOpen would reject."""
         for number, name, length, digest, size in connection.execute(_ROWS):
             if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
                 continue  # larger than the limit for reading
@@ -102,14 +98,12 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 yield "kern_db", number, f"{shown} does not match its MD5"
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Of a text only the whole file goes, and not for a line."""
         wrong = [one for one in problems if one.kind in self.fixes]
         if wrong and item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
         return super().fix(item, problems)
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The GPU, with the number of its compute units as in the name, and MIOpen's version."""
         yield from super().facts(item, look._replace(toolchain=()))
         yield "GPU and compute units", look.program
         yield from look.toolchain
@@ -120,16 +114,13 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         return super().files_to_move(item)
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """The database."""
         _require_version([one.name for one in entry.files])
         return super().placed(entry, root)
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """MIOpen's version."""
         yield "version", "/".join(item.parts) or "not told"
 
     def content(self, item: Files, entry: CacheEntry) -> Sequence[tuple[str, str]]:
-        """Every kernel by name with its options, which are all of its key."""
         rows: list[tuple[str, str]] = []
         if item.names[0].endswith(".ukdb") and item.seen[item.names[0]].st_size:
             with self.database(item) as (connection, _), databases.told(item.path):

@@ -47,7 +47,6 @@ class NinjaFormat(FilesFormat):
         return "the next link of the module fails"
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether the libraries and all objects are whole ELF files, and the ``build.ninja`` is text."""
         if orphan := self.orphan(item):
             yield orphan
         for name in item.names:
@@ -62,13 +61,11 @@ class NinjaFormat(FilesFormat):
                 yield Problem(FindingKind.CORRUPT, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The library."""
         if library := self.library(item):
             return item.read(library, _LARGEST_BYTES)
         raise FormatError(f"{item.folder} contains no library")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
         yield from built_with(item)
 
 

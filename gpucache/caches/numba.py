@@ -57,7 +57,6 @@ class Numba(NumbaPlaces, FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:
-        """Function, number of versions and Numba's own version."""
         (name, *rest) = item.names
         if not name.endswith(".nbi"):
             detail = f"it has no index (.nbi), so {_AGAIN}"
@@ -80,7 +79,6 @@ class Numba(NumbaPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the pickles of the index and of all versions, and the object code in these."""
         if problem := self.look(item).damage:
             yield problem
             return
@@ -98,7 +96,6 @@ class Numba(NumbaPlaces, FilesFormat):
             yield Problem(FindingKind.TRUNCATED, f"{gone[0]} is gone, which the index names; {_AGAIN}")
 
     def payload(self, item: Files) -> bytes:
-        """The first version, a pickle with object code in it."""
         for name in item.names:
             if name.endswith(".nbc"):
                 return item.read(name, _LARGEST_BYTES)

@@ -62,7 +62,6 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """The graph's name, the architecture, and TensorRT's version."""
         first = item.names[0]
         start = item.part(first, 0, START_BYTES)
         engine, timing = first.endswith(".engine"), first.endswith(".timing")
@@ -77,7 +76,6 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """How each of its files begins or ends; an encrypted one is in a form of the program's own."""
         for name, status in item.seen.items():
             start = item.part(name, 0, START_BYTES)
             problem = None
@@ -91,7 +89,6 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
                 yield problem
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
-        """First the engine."""
         return sorted(names)
 
 

@@ -45,7 +45,6 @@ class OpaqueFormat(FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner, by the names of files."""
         return Layout(cls.signs).whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
@@ -63,7 +62,6 @@ class OpaqueFormat(FilesFormat):
                     yield Files(self.root, tuple(above), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        """Directories that other users may write to, and directories that were not read."""
         with files.open_folder(self.root) as folder:
             if why := places.distrust(folder.lstat(os.curdir), move=self.place.move):
                 yield self.told(self.root, Problem(FindingKind.UNTRUSTED, why))
@@ -76,7 +74,6 @@ class OpaqueFormat(FilesFormat):
                     yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}"))
 
     def look(self, item: Files) -> CacheEntry:
-        """Its path, and the kind that its beginning shows."""
         (name,) = item.seen
         info = describe(item.part(name, 0, _SCANNED_BYTES))
         return self.entry(item)._replace(
@@ -86,19 +83,16 @@ class OpaqueFormat(FilesFormat):
         )
 
     def stays(self, item: Files) -> str:
-        """Why it stays: single files are not removed."""
         return (
             f"gpucache does not know by which rules {self.owner} lets single files go; remove {self.root} as "
             "a whole while no program uses it"
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check only that the entry still exists, not its content."""
         item.again()
         yield from ()
 
     def notes(self, item: Files) -> Iterator[str]:
-        """Once for a cache that its entries are not judged."""
         if not self._noted:
             self._noted = True
             yield (
@@ -107,6 +101,5 @@ class OpaqueFormat(FilesFormat):
             )
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The kind of the bytes."""
         info = describe(self.payload(item))
         return EntryReport(entry, (KeyField("key", "opaque: gpucache cannot parse this format"),), info.pairs)

@@ -65,7 +65,6 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     moving = Moving(tried=True)
 
     def look(self, item: Files) -> CacheEntry:
-        """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
         (name, status), (device, driver) = next(iter(item.seen.items())), item.parts[-1].rsplit("--", 1)
         builds, problem = _builds(item)
         start = item.part(name, builds[0].at, self.scanned_bytes) if builds else b""
@@ -81,7 +80,6 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The chains, and the binary of each build."""
         builds, problem = _builds(item)
         for build in builds:
             whole = build.size_bytes <= self.checked_bytes
@@ -92,11 +90,9 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
             yield problem
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The options of each build."""
         yield from (("options", build.options) for build in _builds(item)[0])
 
     def payload(self, item: Files) -> bytes:
-        """The binary of the first build."""
         builds, problem = _builds(item)
         if not builds:
             raise FormatError(f"{item.path} has no build" + (f": {problem.detail}" if problem else ""))
@@ -121,7 +117,6 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         return {**super().facts_here(), **({"OpenCV": here} if here else {})}
 
     def lock_place(self, item: Files) -> tuple[str, ...]:
-        """The directory of each version and device, as each has its own lock."""
         return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:

@@ -112,11 +112,9 @@ class Unusable(Cache):
         return self._location._replace(problems=(*problems, *more))
 
     def unread(self) -> Sequence[str]:
-        """Why it cannot be opened."""
         return (self._reason,)
 
     def leftovers(self) -> Iterator[Checked]:
-        """The finding that it cannot be opened, which verify must report."""
         finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
         yield Checked(self._location.root, (finding,), counts=False)
 

@@ -46,7 +46,6 @@ class Openvino(OpenvinoPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """OpenVINO's version; of kernels their kind."""
         name, status = next(iter(item.seen.items()))
         start = item.part(name, 0, _BEGINNING_BYTES)
         if not start:

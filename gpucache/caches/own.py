@@ -66,7 +66,6 @@ class OwnCache(OwnRoot):
         return self._location
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
-        """Every entry, heads only."""
         return iter(self.entries())
 
     def entries(self, *, heads: bool = True) -> "OwnEntries":
@@ -82,7 +81,6 @@ class OwnCache(OwnRoot):
         return [_entry(scanned, uses_show) for scanned in found if scanned is not None]
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """Key fields, build log and kind of the payload; raises FormatError."""
         from gpucache.payload import describe
 
         whole = self._whole(entry)
@@ -117,7 +115,6 @@ class OwnCache(OwnRoot):
         )
 
     def check(self, entry: CacheEntry) -> Checked:
-        """Header, sizes, both checksums, key, payload, place, owner and modes."""
         scanned = _scanned(entry)
         if damage := scanned.damage:
             if damage.kind is None:
@@ -139,7 +136,6 @@ class OwnCache(OwnRoot):
             yield entry, self.check(entry) if whole is None else _judged(entry, whole)
 
     def leftovers(self) -> Iterator[Checked]:
-        """Temporary files of killed writers, and stray files."""
         for leftover in self.store.leftovers(time.time_ns()):
             size, age = format_size(leftover.size_bytes), format_age(leftover.age_ns)
             what = f"{leftover.detail}, {size}, {age} old"
@@ -177,7 +173,6 @@ class OwnCache(OwnRoot):
         return of_own(whole.key, whole.head, encode(whole))
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        """Whether sound entries exist, each of which is one file."""
         return lambda key, _: self._has(key)
 
     def _has(self, key: str) -> bool:
@@ -185,7 +180,6 @@ class OwnCache(OwnRoot):
         return scanned is not None and isinstance(self.store.check(scanned), Entry)
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Put entries in place, each unless a sound one exists."""
         from concurrent.futures import ThreadPoolExecutor  # only pull needs it
 
         with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
@@ -227,14 +221,12 @@ class OwnCache(OwnRoot):
         return f"Also removed {files} of {what}, {freed}." if swept.files else ""
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
-        """Refused: our own keys are explained from the sources themselves."""
         raise UsageError(
             f"{', '.join(wanted)}: programs of our own cache are queried by their source; "
             "give it with the options it is built with"
         )
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Quarantine a wrong entry, remove a leftover."""
         if entry is None:
             gone = [item for item in self.store.leftovers(time.time_ns()) if str(item.path) == checked.entry]
             repaired = all(self.store.remove_leftover(item) for item in gone)
@@ -346,7 +338,6 @@ class OwnSystem(System):
     nowhere = "this user has no home directory; set GPUCACHE_DIR"
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """The user's own root."""
         root, decided_by = find_root(environ)
         return () if root is None else (Location(self.name, str(root), decided_by, enabled=True),)
 

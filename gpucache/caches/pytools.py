@@ -59,7 +59,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """The dictionary's name and its Python."""
         name = item.parts[0] if item.parts else item.names[0]
         _, program, python, _ = re.match(_FOLDER if item.parts else _NAME, name).groups()  # type: ignore[union-attr]
         problem = None if item.parts else self.look_at_database(item)
@@ -75,7 +74,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The rows of a database, or the two pickles of an older version."""
         if not item.parts:
             yield from super().check(item)
         elif problem := self.look(item).damage:
@@ -85,7 +83,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_NEVER}")
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
-        """The first row that does not end as a pickle does."""
         if not has_table(connection, "dict"):
             detail = f"it has no table of a dictionary; {self.consequence}"
             yield Problem(FindingKind.MISLABELLED, detail)
@@ -96,7 +93,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 return
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The version of Python."""
         yield Fact.PYTHON, dict(look.fields)["python"]
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
@@ -109,7 +105,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         return [PortableFile(f"{item.names[0]}/{keyhash}", value, mode) for keyhash, value in rows]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """A database of the rows, as pytools makes one."""
         name, rows = _rows(entry)
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.execute(_TABLE)
@@ -118,7 +113,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             return [PortableFile(name, connection.serialize(), entry.files[0].mode)]
 
     def holds(self, item: Files, names: Collection[str]) -> bool:
-        """Whether it has every row."""
         with self.database(item) as (connection, _):
             here = {row for (row,) in connection.execute("SELECT keyhash FROM dict")}
         return {name.rpartition("/")[2] for name in names} <= here
@@ -132,13 +126,11 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             raise HeldError(str(error)) from error
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
-        """That the keys of a database's rows are not read."""
         return (
             super().inputs(item, entry) if item.parts else (("keys of its rows", "pickles, not unpickled"),)
         )
 
     def content(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
-        """The number of a database's rows."""
         if item.parts:
             return super().content(item, entry)
         try:

@@ -77,13 +77,11 @@ class CudaDriverPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size that the driver keeps to by evicting older binaries; None if it is not a number."""
         text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
         return min(int(text), CUDA_MOST_BYTES) if _CUDA_NUMBER.fullmatch(text) else None
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """Values that the guide does not provide for."""
         text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
         if not _CUDA_NUMBER.fullmatch(text):
             yield (
@@ -128,7 +126,6 @@ class CupyPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """CuPy does not accept an empty place."""
         if environ.get(_CUPY_VARIABLE) == "":
             yield f"{_CUPY_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
 
@@ -160,7 +157,6 @@ class JaxPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """Values with which JAX cannot be imported."""
         switch, size = environ.get(_JAX_SWITCH, "yes"), environ.get(JAX_MAX_SIZE, "0")
         if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
             yield f"{_JAX_SWITCH}={switch} is not true or false, so JAX cannot be imported; unset it"
@@ -208,7 +204,6 @@ class IntelNeoPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which the driver evicts by last use; 0 for none."""
         return super().limit_bytes(environ) or None
 
 
@@ -232,7 +227,6 @@ class MesaPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The existing directories of the three forms; that of the first if none exists."""
         for location in super().locations(environ):
             named = [location.root + form for form in _MESA_FORMS]
             found = [place for place in named if places.is_folder(Path(place))]
@@ -267,7 +261,6 @@ class NvidiaGlPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The place, or the older one if it exists; both if both exist."""
         for location in super().locations(environ):
             limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
             base = environ.get(location.decided_by)
@@ -284,7 +277,6 @@ class NvidiaGlPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """A missing directory, which disables caching, and a size that is not a number."""
         if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
             yield (
                 f"{_GL_PATH} names a directory that does not exist, so nothing is kept; "
@@ -524,7 +516,6 @@ class GgmlOpenclPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The variable's meaning: a place, a word that turns the cache off, or one for the default."""
         off = cls.place.why_off(environ)
         by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
         asked = {

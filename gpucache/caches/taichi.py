@@ -127,7 +127,6 @@ class Taichi(TaichiPlaces, FilesFormat):
     moving = Moving(tried=True, tells="names of kernels")
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel and architecture from the head, times and Taichi's version from the index."""
         start = item.part(item.names[0], 0, _SCANNED_BYTES)
         index = self._index
         row = index.rows.get(_name(item)) if index else None
@@ -146,7 +145,6 @@ class Taichi(TaichiPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Its sizes and its SHA-256, whether Taichi reads it, and whether it has the size in the index."""
         data = item.read(item.names[0], _MOST_BYTES)
         row = self._index.rows.get(_name(item)) if self._index else None
         if problem := _damage(data):
@@ -162,14 +160,12 @@ class Taichi(TaichiPlaces, FilesFormat):
             yield Problem(FindingKind.MISLABELLED, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The code: LLVM's intermediate representation, or Taichi's output for the architecture."""
         data = item.read(item.names[0], _MOST_BYTES)
         if len(data) < _HEAD.size:
             raise FormatError(f"{item.path} ends in the middle of its head")
         return data[_HEAD.size + _HEAD.unpack_from(data)[2] : _end(data)]
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its file, and an index of its row alone, without the times of this machine."""
         row = self._index.rows.get(_name(item)) if self._index else None
         if row is None or self._index is None:
             raise FormatError("the index has no row for it")
@@ -206,7 +202,6 @@ class Taichi(TaichiPlaces, FilesFormat):
         return done
 
     def remove(self, item: Files) -> Kept | None:
-        """One of several."""
         return self.remove_together([item])[0]
 
     def remove_together(self, items: Sequence[Files]) -> Sequence[Kept | None]:
@@ -219,7 +214,6 @@ class Taichi(TaichiPlaces, FilesFormat):
             return [Kept(str(held)) for _ in items]
 
     def whole(self) -> Iterator[Checked]:
-        """A stale lock, an invalid index, and rows whose files are gone."""
         with suppress(FileNotFoundError):
             age_ns = self.now_ns() - (self.root / _LOCK).lstat().st_mtime_ns
             if age_ns > HOUR_NS:
@@ -238,7 +232,6 @@ class Taichi(TaichiPlaces, FilesFormat):
             yield self.told(self.root / _INDEX, Problem(FindingKind.TRUNCATED, detail))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove the lock if it is still old, an invalid index, and rows without a file."""
         with suppress(OSError, HeldError):
             if checked.entry == str(self.root / _LOCK):
                 with open_folder(self.root) as folder:

@@ -77,7 +77,6 @@ class TileLang(TileLangPlaces, FilesFormat):
     bare = "removes that as well, or fails at it"
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel, target and kind, from the generated source and the binary inside a library."""
         data = item.part(item.names[0], 0, _SCANNED_BYTES)
         info = describe(data)
         if (at := data.find(b"\x7fELF", 4)) > 0 and describe(data[at:]).kind is PayloadKind.CUBIN:
@@ -96,7 +95,6 @@ class TileLang(TileLangPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check sizes and digests against the manifest if there is one, and that the binary is intact."""
         if problem := _missing(item):
             yield problem
             return
@@ -124,11 +122,9 @@ class TileLang(TileLangPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
 
     def has_checksum(self, item: Files) -> bool:
-        """True if it has a manifest."""
         return "manifest.json" in item.seen
 
     def payload(self, item: Files) -> bytes:
-        """The library or the binary that a program loads."""
         if re.fullmatch(_BINARY, item.names[0]):
             return item.read(item.names[0])
         raise FormatError(f"{item.folder} has no binary")

@@ -49,13 +49,11 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
     key_digits = 40
 
     def look(self, item: Files) -> CacheEntry:
-        """Whose it is: tinygrad's tables are declared at its beginning."""
         name, problem = item.names[0], self.look_at_database(item)
         found = not problem and _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))
         return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
-        """Values that are no pickle, or whose binary is not whole."""
         for table in _tables(connection):
             for row, length in connection.execute(f"SELECT rowid, length(val) FROM {_quoted(table)}"):
                 if (length or 0) > _VALUE_BYTES:
@@ -65,7 +63,6 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
                     yield table, row, f"row {row} of its table {printable(table)} {why}"
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The number and size of the values in each table."""
         told = []
         try:
             with self.database(item) as (connection, _):

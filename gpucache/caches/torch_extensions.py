@@ -51,7 +51,6 @@ class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
     trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
     def look(self, item: Files) -> CacheEntry:
-        """Module, Python and CUDA from the names; whether a library exists, and whether a lock stops it."""
         return self.entry(item)._replace(
             program=item.parts[-1],
             target=item.parts[-2] if len(item.parts) > 1 else "",
@@ -61,11 +60,9 @@ class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
         )
 
     def orphan(self, item: Files) -> Problem | None:
-        """A lock, which stops every start; or that it has no library."""
         return self._lock_problem(item) or super().orphan(item)
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove a module, unless a process builds it."""
         if _LOCK in item.seen and not self._is_stale(item):
             raise HeldError("a process builds it; try again once that is done")
         return super().remove(item)

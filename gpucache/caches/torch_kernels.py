@@ -37,7 +37,6 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     moving = Moving()
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel, architecture and NVRTC's version from the name."""
         found = re.fullmatch(_NAME, item.names[0])
         kernel, arch, nvrtc, form = found.groups()[:4] if found else ("", "", "", "")
         digits = f"{_FORMS.get(form, '')}_{arch.replace('.', '')}"
@@ -45,5 +44,4 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
         return super().look(item)._replace(program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
 
     def is_left(self, start: bytes) -> bool:
-        """The beginning of a binary."""
         return not start or describe(start).kind in self.kinds

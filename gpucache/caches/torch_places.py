@@ -98,7 +98,6 @@ class _File(Var):
     """A variable that names a file in the directory of the cache."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        """The file's directory."""
         found = super().find(environ)
         return found and (found[0].parent, found[1])
 
@@ -118,7 +117,6 @@ class TinygradPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """A file whose name shows no owner."""
         name = Path(environ.get("CACHEDB", "")).name
         if name and not re.fullmatch(r"cache[\w-]*\.db", name):
             yield f"CACHEDB names {name}, which gpucache takes for no cache; name it cache.db"

@@ -42,7 +42,6 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:
-        """Whether it begins as a pickle, and TensorRT's version."""
         (name,) = item.names
         start = item.part(name, 0, _BEGINNING_BYTES)
         if name == _TIMING:
@@ -57,7 +56,6 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether a pickle has all of its opcodes, and a plan."""
         (name,) = item.names
         data = item.read(name)
         if problem := timing_problem(data[:START_BYTES]) if name == _TIMING else _problem(data):
@@ -70,7 +68,6 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
                 yield problem
 
     def payload(self, item: Files) -> bytes:
-        """The plan, or the whole file if it has none."""
         data = super().payload(item)
         return _unpacked(data)[0] or data
 

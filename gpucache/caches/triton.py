@@ -84,7 +84,6 @@ class Triton(TritonPlaces, FilesFormat):
     moving = Moving(tried=True, tells="paths and source text", sources=True, untold=("Python",))
 
     def look(self, item: Files) -> CacheEntry:
-        """Kernel, target and options from the two JSON files."""
         group = _group(item)
         if group is None:
             return self._beside_kernels(item)
@@ -106,7 +105,6 @@ class Triton(TritonPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the two JSON files, the binary and its kernel, and that everything else is text."""
         look = self.look(item)
         if look.damage is not None:
             yield look.damage
@@ -126,13 +124,11 @@ class Triton(TritonPlaces, FilesFormat):
                     yield Problem(FindingKind.CORRUPT, detail)
 
     def notes(self, item: Files) -> Iterator[str]:
-        """Empty stages, which do no harm."""
         for name, status in item.seen.items():
             if not status.st_size and _ending(name) not in (*_BINARIES, _LIBRARY, ".json"):
                 yield f"{name} is empty, which Triton does not notice: programs use the binary alone"
 
     def payload(self, item: Files) -> bytes:
-        """The binary that a program loads; for an autotuner its measurements."""
         for ending in (*_BINARIES, _LIBRARY, ".autotune.json"):
             for name in item.names:
                 if name.endswith(ending):
@@ -140,7 +136,6 @@ class Triton(TritonPlaces, FilesFormat):
         raise FormatError(f"{item.path} has no binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """A digest of the source."""
         if (source := f"{entry.program}.source") in item.seen:
             yield "SHA-256 of the source", digest(item.read(source))
         yield "digests of the function and of Triton", "not stored by Triton"
@@ -170,11 +165,9 @@ class Triton(TritonPlaces, FilesFormat):
         ]
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The files, in whose list the places are relative to the root."""
         return [_listed(one, PurePosixPath()) for one in super().files_to_move(item)]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """The files, in whose list the places are those below a root."""
         return [_listed(one, root) for one in entry.files]
 
     def _beside_kernels(self, item: Files) -> CacheEntry:

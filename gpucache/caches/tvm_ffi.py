@@ -44,7 +44,6 @@ class TvmFfi(TvmFfiPlaces, NinjaFormat):
     fails = "TVM-FFI loads it as it is, so the program ends at every start"
 
     def look(self, item: Files) -> CacheEntry:
-        """The module's name, and whether its library exists."""
         return self.entry(item)._replace(
             program=item.parts[-1][:-17],
             artifact_kind=PayloadKind.ELF.value if self.library(item) else "",
@@ -53,5 +52,4 @@ class TvmFfi(TvmFfiPlaces, NinjaFormat):
         )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that TVM-FFI takes while it builds."""
         return self.holding(*item.parts, "lock")

@@ -92,7 +92,6 @@ class Vllm(VllmPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """Part of the model, number of graphs, and the hashes; for lower layers their formats' results."""
         if inner := self._inner(item):
             made, inside = inner
             found = made.look(inside) or made.entry(inside)
@@ -108,7 +107,6 @@ class Vllm(VllmPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the CRC-32 of each artifact, and that all listed ones exist."""
         if inner := self._inner(item):
             made, inside = inner
             yield from made.check(inside)
@@ -127,7 +125,6 @@ class Vllm(VllmPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, f"{name} does not match its CRC-32; {_FAILS}")
 
     def has_checksum(self, item: Files) -> bool:
-        """True if each artifact begins with its CRC-32."""
         if inner := self._inner(item):
             return inner[0].has_checksum(inner[1])
         named = [name for name in item.names if name.startswith("artifact_") or name == "model"]
@@ -135,7 +132,6 @@ class Vllm(VllmPlaces, FilesFormat):
         return bool(named) and all(start == _LENGTH_STARTS for start in starts)
 
     def payload(self, item: Files) -> bytes:
-        """The first artifact, the model, or the output of a lower layer."""
         if inner := self._inner(item):
             made, inside = inner
             return made.payload(inside)
@@ -149,7 +145,6 @@ class Vllm(VllmPlaces, FilesFormat):
         return inner[0].lock(inner[1]) if inner else nullcontext()
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove its files; for a lower layer by the rules of its format."""
         if inner := self._inner(item):
             made, inside = inner
             return made.remove(inside)
@@ -160,7 +155,6 @@ class Vllm(VllmPlaces, FilesFormat):
         return sorted(names, key=lambda name: (name != _LIST, name.startswith("artifact_"), name))
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files, in whose list the places are relative to the root; of lower layers theirs."""
         if inner := self._inner(item):
             made, inside = inner
             above = item.parts[: len(item.parts) - len(inside.parts)]
@@ -168,7 +162,6 @@ class Vllm(VllmPlaces, FilesFormat):
         return [_listed(one, PurePosixPath()) for one in require_no_cpu(super().files_to_move(item))]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """The files, in whose list the places are those below a root; of lower layers as these place them."""
         parts = entry.files[0].name.split("/") if entry.files else []
         for folder, made in _INNER.items():
             if folder in parts:
@@ -180,14 +173,12 @@ class Vllm(VllmPlaces, FilesFormat):
         return [_listed(one, root) for one in entry.files]
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
-        """All inputs of the directory's hash that vLLM stores."""
         factors = _factors(item)
         env = factors.get("env")
         told = {f"env {name}": str(value) for name, value in env.items()} if isinstance(env, dict) else {}
         return told.items() if factors else super().inputs(item, entry)
 
     def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The kind."""
         yield "kind", entry.artifact_kind
 
     def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:

@@ -67,14 +67,12 @@ class Vulkan(VulkanPlaces, BinaryFormat):
                     yield item
 
     def beside(self) -> Iterator[Checked]:
-        """Unfinished files of GTK, and other users' write access; all other files belong to the user."""
         for one in super().beside():
             (finding,) = one.findings
             if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
                 yield one
 
     def look(self, item: Files) -> CacheEntry:
-        """Whose it is by its name or its first header, and the device that the next one names."""
         name = item.names[0]
         program, inner, _ = _parted(item.part(name, 0, _BEGINNING_BYTES))
         program = "GTK" if _GTK.fullmatch(name) else program or name
@@ -82,7 +80,6 @@ class Vulkan(VulkanPlaces, BinaryFormat):
         return super().look(item)._replace(program=program, fields=fields, unique=program == name)
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The driver's data after the program's header, which has its size."""
         program, inner, size = _parted(data)
         if whole and len(inner) < size:
             detail = f"{size - len(inner)} of the bytes that {program} wrote are missing; {self.consequence}"

@@ -81,7 +81,6 @@ class Warp(WarpPlaces, FilesFormat):
     )
 
     def look(self, item: Files) -> CacheEntry:
-        """Module, version of Warp and devices, from the names."""
         folder, kinds = item.parts[-1], [_BINARIES.get(Path(name).suffix) for name in item.names]
         older = folder in ("bin", "gen")
         module = _ENDING.sub("", item.names[0]) if older else folder[: -len("_0123456")]
@@ -102,7 +101,6 @@ class Warp(WarpPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Each binary whole, whether the ``.meta`` reads, and whether the binary has its kernels."""
         if problem := self.look(item).damage:
             yield problem
         kernels: set[str] = set()
@@ -145,7 +143,6 @@ class Warp(WarpPlaces, FilesFormat):
         return sorted(names, key=lambda name: (name.endswith(".meta"), Path(name).suffix not in _BINARIES))
 
     def payload(self, item: Files) -> bytes:
-        """The first of its binaries."""
         if Path(item.names[0]).suffix not in _BINARIES:
             raise FormatError(f"{item.folder} has no binary")
         return item.read(item.names[0])

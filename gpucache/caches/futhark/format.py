@@ -79,7 +79,6 @@ class Futhark(FutharkPlaces, FilesFormat):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The file of the location, or every cache file of the directory, by the key in its header."""
         with files.open_folder(self.root) as folder:
             for name in [self._named] if self._named else _cache_files(folder):
                 with suppress(FileNotFoundError):
@@ -90,7 +89,6 @@ class Futhark(FutharkPlaces, FilesFormat):
                         yield Files(self.root, (), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        """Files that our own writer did not finish; all others in the directory belong to people."""
         yield from (one for one in super().beside() if file.is_partial(Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
@@ -105,7 +103,6 @@ class Futhark(FutharkPlaces, FilesFormat):
         return _SHORT if status.st_size < len(file.MAGIC) else _FOREIGN
 
     def look(self, item: Files) -> CacheEntry:
-        """Program by the file's name, target and kind by the beginning of the payload."""
         (name,), (status,) = item.seen, item.seen.values()
         start = item.part(name, 0, file.HEADER_BYTES + SCANNED_BYTES)
         head = file.read_header(start)
@@ -119,7 +116,6 @@ class Futhark(FutharkPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check header, size and payload, and whether the source next to it still exists."""
         (name,) = item.seen
         data = item.part(name, 0, LARGEST_BYTES + 1)
         with item.open() as folder:
@@ -143,22 +139,18 @@ class Futhark(FutharkPlaces, FilesFormat):
         return None if found is not None and found.kind is FindingKind.MISLABELLED else found
 
     def notes(self, item: Files) -> Iterator[str]:
-        """How far a large file was checked."""
         if next(iter(item.seen.values())).st_size > LARGEST_BYTES:
             yield f"it is larger than {format_size(LARGEST_BYTES)}: its content was not checked"
 
     def payload(self, item: Files) -> bytes:
-        """The bytes after the header."""
         return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
 
     def restoring(self, check: Check) -> AbstractContextManager[Start]:
-        """Writes files into the directory; a place that does not exist yet becomes one."""
         if self._named and not os.path.lexists(self.root / self._named):
             self.root, self._named = self.root / self._named, ""
         return super().restoring(check)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The header's fields and the payload's kind; raises FormatError if the header is invalid."""
         data = item.read(item.names[0], LARGEST_BYTES)
         head = file.read_header(data)
         if head is None:
@@ -173,7 +165,6 @@ class Futhark(FutharkPlaces, FilesFormat):
         return EntryReport(entry, fields, describe(data[file.HEADER_BYTES :]).pairs)
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether Futhark would restore each file for a program."""
         question = explaining.read_question(wanted)
         try:
             candidates = [self._candidate(item) for item in self.items("")]
@@ -205,7 +196,6 @@ class Futhark(FutharkPlaces, FilesFormat):
         )
 
     def is_left(self, start: bytes) -> bool:
-        """A partly written cache file counts, too."""
         return file.is_futhark(start) or file.MAGIC.startswith(start)
 
 

@@ -139,15 +139,12 @@ class Pocl(PoclPlaces, FilesFormat):
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """The source's kernels, for the named local sizes."""
         kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _VARIANTS))
         sizes = tuple("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
         return {name: values for name, values in (("kernel", kernels), ("local-size", sizes)) if values}
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """PoCL's if it has a program, or has PoCL's name for it and nothing else; foreign
-        if it has names that no cache has, and no program's directory."""
         names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
         ours = all(_PAIR.fullmatch(name) or _IN_ROOT.fullmatch(name) for name in names)
         with files.open_folder(path) as top:
@@ -166,7 +163,6 @@ class Pocl(PoclPlaces, FilesFormat):
         return super().items(prefix.lower())
 
     def look(self, item: Files) -> CacheEntry | None:
-        """Its kernels, its LLVM and its target; None without a program in it."""
         found = Program.of(item)
         if not found.main:
             return None
@@ -184,34 +180,27 @@ class Pocl(PoclPlaces, FilesFormat):
         )
 
     def stays(self, item: Files) -> str:
-        """Whether its directory has files that PoCL did not make."""
         return Program(item, LAYOUT.roles(item)).stays
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Owners and modes of each file by its role, and links."""
         now = item.again()
         return Program(now, LAYOUT.roles(now)).trust()
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check bitcode and kernels of a program, and other files in its directory."""
         return self._now(item).check(self.now_ns())
 
     def unsound(self, item: Files) -> Problem | None:
-        """Check the program itself; its compiled kernels do not matter."""
         return next(self._now(item).damage(), None)
 
     def notes(self, item: Files) -> Iterator[str]:
-        """The parts that could not be checked, because of size or age."""
         now = item.again()
         return Program(now, LAYOUT.roles(now)).notes(self.now_ns())
 
     def payload(self, item: Files) -> bytes:
-        """The program's bytes, such as LLVM bitcode."""
         found = self._now(item)
         return found.read(found.main)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The program's facts from its own files, its variants and its build log."""
         found = Program.of(item)
         if found.broken:
             why = found.broken.detail
@@ -244,7 +233,6 @@ class Pocl(PoclPlaces, FilesFormat):
                 yield found
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
-        """The version of LLVM."""
         versions = [re.sub("LLVM ?", "", _text(one)) for one in wanted.get("llvm", ())]
         if not all(map(_text, wanted.get("kernel") or (b"",))) or len(versions) > 1:
             raise UsageError(
@@ -254,7 +242,6 @@ class Pocl(PoclPlaces, FilesFormat):
         return dict(zip(("LLVM",), versions, strict=False))
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        """Kernels, of the bitcode and compiled ones, with the local sizes that they were compiled for."""
         found = Program.of(cast("Files", entry.handle))
         known = (*(found.module.kernels if found.module else ()), *found.folders)
         launches = [f"{short(one.kernel)} {one.local_size or 'any local size'}" for one in found.variants]
@@ -280,7 +267,6 @@ class Pocl(PoclPlaces, FilesFormat):
         return found if found.main and found.identity == before.identity else None
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove its directory, unless it was just used."""
         found = self._same(item)
         busy = found is not None and abs(self.now_ns() - found.accessed_ns) < BUSY_NS
         return Kept(_BUSY) if busy else self.discard(item)
@@ -326,7 +312,6 @@ class Pocl(PoclPlaces, FilesFormat):
     # Leftovers, and the whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        """Temporary files, failed builds and strangers, one finding for each kind; unreadable ones."""
         yield from self.unread()
         found = self._gathered()
         for pattern, (kind, what) in _GROUPS.items():
@@ -347,7 +332,6 @@ class Pocl(PoclPlaces, FilesFormat):
             yield Checked(str(self.root), notes=(note,), counts=False)
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove a group of leftovers."""
         pattern, gone = checked.entry.removeprefix(f"{self.root}/"), True
         try:
             places = self._gathered().old.get(pattern, [])

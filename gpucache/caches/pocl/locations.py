@@ -50,7 +50,6 @@ class PoclPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """The problems of an empty place, and of one that all users share."""
         if environ.get(_VARIABLE) == "":
             yield f"{_VARIABLE} is set and empty, at which PoCL shows 0 devices or dies; unset it"
         named = any(map(environ.get, (_VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ

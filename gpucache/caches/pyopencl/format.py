@@ -71,7 +71,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """The fields to query for a source with its options, on the device."""
         told = dict(toolchain.fields)
         return {
             "source": (request.program.source,),
@@ -81,7 +80,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """PyOpenCL's by its name, by a Python version's directory in it, and by its entries."""
         if locations.is_foreign(path):
             return Whose.FOREIGN
         named = locations.python_of(path.name) or locations.version_folders(path)
@@ -89,16 +87,13 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The entries of the root's directories: files next to versions are not part of an entry."""
         folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Nothing besides the result of ``check``."""
         yield from ()
 
     def look(self, item: Files) -> CacheEntry:
-        """Its kernels, the options that its log names, and its kind of binary."""
         binary = item.seen.get(entries.BINARY) or next(iter(item.seen.values()))
         described = source = info = None
         with item.open() as inner:
@@ -130,12 +125,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check all three files, their owners, and the headers, unless they may be half written."""
         found = self._problems(item)
         return (one for one in found if one.paths is not None or not self._is_busy(item))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """The parts that could not be checked."""
         with item.open() as inner:
             found = [*entries.notes(inner)]
             if self._is_busy(item) and any(one.paths is None for one in self._problems(item)):
@@ -144,17 +137,14 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return (f"{item.key[:12]}: {note}" for note in found)
 
     def unsound(self, item: Files) -> Problem | None:
-        """Check the binary; the headers do not matter."""
         with item.open() as inner:
             found = entries.binary(inner, set(item.seen))
         return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
-        """The binary."""
         return item.read(entries.BINARY, entries.LARGEST_BINARY_BYTES)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """Source, headers with their states, binary and log."""
         try:
             with item.open() as inner:
                 info = entries.info_of(inner)
@@ -189,7 +179,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return locks.held(item.path.parent, self.now_ns)
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove its three files, and the directory unless it contains anything else."""
         if not item.unchanged():
             return Kept()
         foreign = [name for name in item.names if name not in entries.PARTS]
@@ -200,7 +189,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return super().remove(item)
 
     def removal_order(self, present: Sequence[str]) -> Sequence[str]:
-        """``info`` first."""
         # If a removal stops there, PyOpenCL finds an entry without it and builds it again.
         return [name for name in reversed(entries.PARTS) if name in present]
 
@@ -217,7 +205,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             yield Fact.PATH, place
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files below the directory of their Python; ``info`` comes last."""
         above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
         moved = [one._replace(name=above + one.name) for one in super().files_to_move(item)]
         _require_headers(moved)
@@ -233,18 +220,15 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return [one._replace(name=one.name.removeprefix(above)) for one in entry.files]
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Remove an entry with broken parts, which PyOpenCL builds again, and an abandoned lock."""
         with files.open_folder(item.path.parent) as folder:
             locks.free_stale(folder, self.now_ns)
         return super().fix(item, problems)
 
     def finish_removals(self) -> Sequence[str]:
-        """Remove the directories of other Pythons that are empty now; PyOpenCL keeps no totals."""
         folders = list(locations.cache_folders(self.root))
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))
 
     def beside(self) -> Iterator[Checked]:
-        """An abandoned lock, and other files among the entries."""
         if not locations.python_of(self.root.name):  # each is reported on its own there
             yield from self._strangers()
         yield from (one for one in self.unread() if locations.is_key(Path(one.entry).name))
@@ -275,7 +259,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return files.open_folder(self.root, *(() if path == self.root else (path.name,)))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove an abandoned lock, or an obstacle to an entry; nothing else."""
         path = Path(checked.entry)
         with suppress(OSError, HeldError), self._opened(path.parent) as folder:
             if path.name == locations.LOCK:
@@ -291,7 +274,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether PyOpenCL would serve a build."""
         try:
             here = Path.cwd()
         except OSError:  # it is gone

@@ -122,7 +122,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """rocFFT's if a file is a database with its table, or has the name of one."""
         with suppress(GpucacheError, RuntimeError):
             if path.is_file() and (fnmatch(path.name, database.NAMED) or _has_table(path.resolve())):
                 return Whose.OWN
@@ -144,7 +143,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             return  # an unreadable rest is a finding of the whole file
 
     def look(self, item: Stored) -> CacheEntry:
-        """Its key, and the facts from the beginning of its code."""
         row, opened = item.row, self._opened
         assert opened is not None
         with told(self.root):
@@ -163,11 +161,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         )
 
     def stays(self, item: Stored) -> str:
-        """That it belongs to the installation."""
         return _BELONGS if self.location.role == SYSTEM else ""
 
     def check(self, item: Stored) -> Iterator[Problem]:
-        """Check the row's values, its code, and whether the code fits the row's architecture."""
         try:
             with self._row(item) as (reader, row):
                 if row is None:
@@ -178,18 +174,15 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             yield Problem(FindingKind.CORRUPT, str(error))
 
     def notes(self, item: Stored) -> Iterator[str]:
-        """The oddities of its times."""
         return database.row_notes(item.row)
 
     def payload(self, item: Stored) -> bytes:
-        """The code object."""
         with self._row(item) as (reader, row):
             if row is None:
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
             return database.read_code(reader.connection, row, reader.size_bytes)
 
     def unchanged(self, item: Stored) -> bool:
-        """Whether the row exists with the values that the scan saw."""
         try:
             with self._row(item) as (_, row):
                 return row is not None
@@ -197,11 +190,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             return True
 
     def remove(self, item: Stored) -> Kept | None:
-        """Delete the row if it is unchanged since the scan."""
         return database.delete(self.root, [item.row])[0]
 
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
-        """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
     def finish_removals(self) -> Sequence[str]:
@@ -212,15 +203,12 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return database.give_back(self.root)
 
     def closed(self) -> str:
-        """Nothing: the findings about its content report it."""
         return ""
 
     def beside(self) -> Iterator[Checked]:
-        """The problems of the file and the files next to it; raises CacheUnusableError if it is locked."""
         return (self.told(path, problem) for path, problem in self._problems())
 
     def clear(self, checked: Checked) -> Checked:
-        """Move a damaged file aside, leave write-ahead mode, and look at it anew."""
         if self.location.role == SYSTEM:
             return checked
         self._opened = None
@@ -237,7 +225,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return checked._replace(findings=tuple(marked))
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether lookups would hit; raises UsageError, CacheUnusableError for a locked file."""
         asked = self.asked({name: values for name, values in wanted.items() if name != "kernel_name"})
         kernels = [{"kernel_name": text(one)} for one in wanted.get("kernel_name", ())]
         if not (asked or kernels):
@@ -255,7 +242,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return why.compared(self, asked)
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        """The key, with the HIP version as people write it."""
         return {label: (value,) for label, value in entry.fields}
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:

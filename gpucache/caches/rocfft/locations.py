@@ -138,7 +138,6 @@ class RocfftPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The user's database if a path is set, then the existing databases of the system."""
         place, named = environ.get(USER_PATH, ""), environ.get(SYSTEM_PATH, "")
         if place and place != MEMORY:
             yield _location(place, USER_PATH, USER, environ)

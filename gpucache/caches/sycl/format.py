@@ -289,14 +289,12 @@ class Sycl(SyclPlaces, FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """libsycl's if it has entries under hashes, or is an empty one with the cache's name."""
         found = cls.layout.whose(path)
         return Whose.OWN if path.name == FOLDER and not any(path.iterdir()) else found
 
     # Entries.
 
     def look(self, item: Files) -> CacheEntry | None:
-        """The entry that programs see, from the first bytes of its files; None without any."""
         if not (stems := _stems(item)):
             return None
         own = [stem for stem in stems if not _strange(item, stem)]
@@ -375,7 +373,6 @@ class Sycl(SyclPlaces, FilesFormat):
             yield Problem(FindingKind.MISPLACED, why)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Both files of each number, the hashes, and why programs miss it."""
         now = item.again()
         stems, seen = _stems(now), set[str]()
         for stem in (one for one in stems if not _strange(now, one)):
@@ -389,19 +386,16 @@ class Sycl(SyclPlaces, FilesFormat):
         yield from (problem for _, problem in self._around(now))
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Files that others own or can write to, which people have to change."""
         seen = {name: one for name, one in item.seen.items() if not stat.S_ISLNK(one.st_mode)}
         return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
 
     def unsound(self, item: Files) -> Problem | None:
-        """The problem of the binary that programs take."""
         stem, _ = self._served(item, _stems(item))
         names = (one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen)
         found = (problem for name in names for problem in self.judged(item, name))
         return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
-        """The binary that programs take."""
         name = self._served(item, _stems(item))[0] + _BINARY
         found = Parts(item, name, _CODE.words)
         length = found.spans["binary"].length
@@ -413,7 +407,6 @@ class Sycl(SyclPlaces, FilesFormat):
         return found.read("binary", length)
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The images by size and digest, and the numbers of the copies."""
         if key := _key(item, self._served(item, _stems(item))[0]):
             span = key.spans["images"]
             yield "images", f"{format_size(span.length)}, SHA-256 {key.sha256(span)}"
@@ -423,7 +416,6 @@ class Sycl(SyclPlaces, FilesFormat):
         yield "numbers", ", ".join(_stems(item))
 
     def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The kind and digest of the binary; of a large one its size."""
         found = Parts(item, self._served(item, _stems(item))[0] + _BINARY, _CODE.words)
         try:
             data = found.read("binary")
@@ -493,26 +485,22 @@ class Sycl(SyclPlaces, FilesFormat):
         return asked
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        """The fields of an entry, kernels by both of their names."""
         found = dict(super().stored(entry))
         return {**found, "kernel": [*(names := found.get("kernel", ())), *map(readable, names)]}
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """The comparison of the fields, and whether programs use the cache for images of this size at all."""
         size_bytes = sum(map(len, wanted.get("image", ())))
         refusal = Bounds.of(os.environ).refusal(size_bytes) if size_bytes > 16 else ""
         for one in super().answer(wanted) or ():
             yield replace(one, verdict=Verdict.UNCACHEABLE, detail=refusal) if refusal else one
 
     def hinders(self, entry: CacheEntry) -> Problem | None:
-        """The problem of the number that programs take."""
         item = cast("Files", entry.handle)
         return self._served(item, _stems(item))[1] or self.unsound(item)
 
     # On the way to another machine.
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """Device and driver in the key of a program, and the feature that a binary for CPUs needs."""
         told = dict(look.toolchain)
         platform = told.get(_DEVICE[0], "")
         for label, fact in ((_DEVICE[1], Fact.ARCHITECTURE), (_DEVICE[3], Fact.DRIVER)):
@@ -524,11 +512,9 @@ class Sycl(SyclPlaces, FilesFormat):
             )
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Binaries and keys, without the times of their uses."""
         return sorted(one for one in super().files_to_move(item) if one.name.endswith((_BINARY, _SOURCE)))
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        """The files, with times of use where libsycl evicts by them."""
         if root != self.root or not os.path.lexists(self.root / _SIZE):
             return entry.files
         stems = [one.name.removesuffix(_BINARY) for one in entry.files if one.name.endswith(_BINARY)]
@@ -536,7 +522,6 @@ class Sycl(SyclPlaces, FilesFormat):
         return [*(PortableFile(stem + _TIME, now, 0o644) for stem in stems), *entry.files]
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
-        """The entry, and then its size in the total."""
         if done := move():
             self._resize(sum(len(one.data) for one in entry.files))
         return done
@@ -544,11 +529,9 @@ class Sycl(SyclPlaces, FilesFormat):
     # Removal.
 
     def unchanged(self, item: Files) -> bool:
-        """Whether the binaries and keys of all its numbers are those that the scan saw."""
         return _identities(item) == _identities(item.again())
 
     def remove(self, item: Files) -> Kept | None:
-        """Remove all numbers of its directory under their locks, and the directories that are empty then."""
         now = item.again()
         stems = _stems(now)
         own = [stem for stem in stems if not _strange(now, stem)]
@@ -565,7 +548,6 @@ class Sycl(SyclPlaces, FilesFormat):
         return None
 
     def discard(self, item: Files) -> Kept | None:
-        """Remove an entry like ``remove``, after its abandoned locks."""
         now = item.again()
         with now.open() as folder:
             locks = [name for name in now.names if name.endswith(_LOCK) and _is_named(name)]
@@ -592,7 +574,6 @@ class Sycl(SyclPlaces, FilesFormat):
     # The whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        """Strangers, names in directories without entries, and directories that eviction left empty."""
         yield from super().beside()
         for item in (one for one in self.items("") if not _stems(one)):
             found = list(self._around(item))
@@ -621,7 +602,6 @@ class Sycl(SyclPlaces, FilesFormat):
                 yield self.told(path, problem)
 
     def limits(self) -> Iterator[str]:
-        """Limits that the stored entries show to be wrong, if programs of this machine use them."""
         limit, bounds = self.location.limit_bytes, Bounds.of(os.environ)
         if self.location.decided_by == "--cache":
             return
@@ -642,7 +622,6 @@ class Sycl(SyclPlaces, FilesFormat):
                 )
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove an abandoned lock, a lone time or an empty directory; write the true size."""
         path = Path(checked.entry)
         with suppress(OSError, FormatError, HeldError, ValueError):
             if path == self.root / _SIZE:
