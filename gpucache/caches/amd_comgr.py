@@ -14,7 +14,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AmdComgrPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -40,9 +39,6 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         "AMD_COMGR_REDIRECT_LOGS=stderr logs hits and stores, and has separate keys"
     )
     shows = "a result of the compiler"
-    moving = Moving(
-        tells="logs of the compiler, which quote source text", sources=True, untold=("comgr's build",)
-    )
 
     def look(self, item: Files) -> CacheEntry:
         (name,), (status,) = item.names, item.seen.values()

@@ -12,7 +12,6 @@ used, and if that is not, ``/tmp/arrayfire``.
 
 import re
 import struct
-from collections.abc import Iterator
 from functools import reduce
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ArrayFirePlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import printable
@@ -51,7 +49,6 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
     kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
     consequence = _AGAIN
     shows = "a file that begins as ArrayFire's do"
-    moving = Moving(untold=(Fact.DRIVER,))
     checked_bytes = largest_bytes = 32 << 20
 
     def is_left(self, start: bytes) -> bool:
@@ -68,11 +65,6 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
             toolchain=(("ArrayFire", version),),
             shows=parts is not None and parts.start + parts.size == status.st_size,
         )
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        cuda = look.target.startswith("cuda:")
-        yield Fact.ARCHITECTURE if cuda else "vendor and device", look.target.removeprefix("cuda:")
-        yield from look.toolchain
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         parts = _parts(data)

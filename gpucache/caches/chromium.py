@@ -25,7 +25,6 @@ from gpucache.caches.desktop_places import ChromiumPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import WHOLE
 
 _NAMES = "GPUCache|DawnWebGPUCache|DawnGraphiteCache|DawnCache|GrShaderCache|ShaderCache|GraphiteDawnCache"
 _PROFILES = ("", r"(Default|Profile \d+|Guest Profile|System Profile)/", r"(Partitions)/([\w.%-]+)/")
@@ -56,7 +55,6 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
     )
     opaque = "its keys are hashes of shaders, and names of a browser's version and of a GPU's driver"
     served = "Chromium would read it"
-    moving = WHOLE
     shows = "a cache of Chromium's"
     key_digits = 40
     folders_removed = 1

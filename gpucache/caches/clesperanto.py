@@ -47,7 +47,7 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
     )
     shows = "a GPU binary"
     tells_toolchain = True
-    moving = Moving(tried=True, tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
+    moving = Moving(tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
     def look(self, item: Files) -> CacheEntry:
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""

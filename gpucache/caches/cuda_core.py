@@ -52,7 +52,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
     )
     consequence = "cuda.core serves it unchecked, so the program fails when it loads it, at every start"
-    moving = Moving(tried=True, untold=("NVRTC",))
+    moving = Moving(untold=("NVRTC",))
 
     @classmethod
     def whose(cls, path: Path) -> Whose:

@@ -24,7 +24,6 @@ from gpucache.caches import places
 from gpucache.caches.files import Tally, allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
-from gpucache.caches.portable import WHOLE
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder, is_own
@@ -135,7 +134,6 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
 
     item = Survey
     fixes = frozenset()
-    moving = WHOLE
     opaque = (
         "the inputs of the driver's keys are not documented, and a new driver starts anew; "
         "gpucache.cuda.compile_program keeps a cubin that needs no such cache, and explains its misses"

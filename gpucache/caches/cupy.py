@@ -52,7 +52,6 @@ class Cupy(CupyPlaces, BinaryFormat):
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
     moving = Moving(
-        tried=True,
         note="Kernels with CuPy's headers, which are most, are hit by an install at the same path alone. "
         "Headers of one's own are not in the keys: share such kernels only where these headers are alike.",
         untold=(Fact.PATH, "NVRTC"),

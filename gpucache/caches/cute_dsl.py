@@ -15,7 +15,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.torch_places import CuteDslPlaces
 
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
@@ -35,9 +34,6 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     )
     served = "the CuTe DSL would load it"
     shows = "bytecode of MLIR's"
-    moving = Moving(
-        tells="paths", untold=(Fact.ARCHITECTURE, Fact.VERSION, "current directory", "CUTE_DSL variables")
-    )
     checksums = True
 
     def look(self, item: Files) -> CacheEntry:

@@ -12,7 +12,6 @@ from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Moving
 from gpucache.payload import PayloadKind
 
 _MD5 = "([0-9A-F]{32})"
@@ -39,7 +38,6 @@ class Cycles(CyclesPlaces, BinaryFormat):
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"
     shows = "a GPU binary"
-    moving = Moving(untold=("Cycles' sources and compiler",))
 
     def look(self, item: Files) -> CacheEntry:
         return super().look(item)._replace(program=item.names[0].split("_")[1])

@@ -30,7 +30,6 @@ from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, UnjudgedError
-from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -482,20 +481,6 @@ class DatabaseFormat(FilesFormat):
                     yield connection, file
         except CacheUnusableError as error:
             raise UnjudgedError(str(error)) from error
-
-    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        name = item.names[0]
-        if item.part(name, 0, len(MAGIC)) != MAGIC:
-            return super().files_to_move(item)
-        with self.database(item) as (connection, _), told(item.path):
-            data = connection.serialize()
-        mode = stat.S_IMODE(item.seen[name].st_mode) & 0o777
-        return [PortableFile("/".join((*item.parts, name)), data, mode)]
-
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        if not all(one.data for one in entry.files):
-            raise FormatError("it is empty")
-        return entry.files
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The database first: without its log it may be damaged, while a log alone does no harm."""

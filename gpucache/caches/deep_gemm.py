@@ -15,7 +15,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind
@@ -47,12 +46,6 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
-    distribution = "deep_gemm"
-    moving = Moving(
-        tells="generated source text",
-        note="The install path is compared if push saw one DeepGEMM.",
-        untold=(Fact.VERSION, Fact.PATH, "NVCC or NVRTC", "CUDA's path"),
-    )
 
     def look(self, item: Files) -> CacheEntry:
         name = item.parts[-1].split(".")[1]
@@ -65,12 +58,6 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
             yield problem
         else:
             yield from super().check(item)
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """Also the directory of the one DeepGEMM that is installed here, which is in its keys."""
-        yield from super().facts(item, look)
-        if len(places := self.facts_here().get(Fact.PATH, frozenset())) == 1:
-            yield from ((Fact.PATH, place) for place in places)
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """A digest of the source; two entries of a kernel with equal digests differ in inputs not stored."""

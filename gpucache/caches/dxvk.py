@@ -19,7 +19,6 @@ from gpucache.caches.desktop_places import DxvkPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout
-from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
 from gpucache.units import printable
 
@@ -41,7 +40,6 @@ class Dxvk(DxvkPlaces, FilesFormat):
     served = "DXVK of this version would use it"
     shows = "a file that begins as DXVK's do"
     key_digits = 16
-    moving = WHOLE
 
     def look(self, item: Files) -> CacheEntry:
         version = _version(item)

@@ -600,13 +600,6 @@ class SummedFormat(FilesFormat):
             self._correct(-self.summed(item))
         return kept
 
-    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
-        done = move()
-        if done:
-            for item in [one for one in self.items(entry.key) if one.key == entry.key]:
-                self._correct(self.summed(item))
-        return done
-
     def _correct(self, change: int) -> None:
         """Add a change to the sum, if a sum exists."""
         try:

@@ -8,14 +8,13 @@ writes it, and stays. An object is written to ``.<64 hex>.<16 hex>.tmp.o`` and r
 is removed and compiled again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import FlashAttentionPlaces
 from gpucache.payload import PayloadKind
 
@@ -38,7 +37,6 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     opaque = "its files say nothing of the shapes and types that their names were made from"
     served = "FlashAttention would load it"
     shows = "an object file"
-    moving = Moving(untold=(Fact.ARCHITECTURE, Fact.VERSION, Fact.PYTHON))
     key_digits = 88
     folders_removed = 2
 
@@ -57,10 +55,6 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         name = item.names[0]
         if name.endswith(".o"):
             yield from broken(name, item.read(name), PayloadKind.ELF, _AGAIN)
-
-    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The object, as FlashAttention makes its lock itself."""
-        return [one for one in super().files_to_move(item) if one.name.endswith(".o")]
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")

@@ -133,9 +133,10 @@ class Format(Places, ABC, Generic[T]):
     together: ClassVar[int] = 1
     """The maximum number of removals that share one lock or commit, to cost the owner's programs less."""
     moving: ClassVar[Moving] = Moving(
-        "whether its programs hit entries that another machine made is not known, so they stay"
+        "its programs were never seen to hit an entry of another machine; copy the whole directory to "
+        "machines of one GPU and driver"
     )
-    """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
+    """How entries move to another machine: only those of owners that were seen to hit them afterwards."""
     target_is: ClassVar[str | None] = ""
     """The fact that a target states as it is; empty for its architecture, None if it states none."""
     tells_toolchain: ClassVar[bool] = False

@@ -12,7 +12,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import GgmlOpenclPlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 
@@ -30,7 +29,6 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     kinds = frozenset(PayloadKind)
     consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"
     shows = "a file that begins as llama.cpp's do"
-    moving = Moving(untold=("device", Fact.DRIVER))
 
     def look(self, item: Files) -> CacheEntry:
         """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""

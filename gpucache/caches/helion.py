@@ -14,7 +14,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import HelionPlaces
 from gpucache.units import printable
 
@@ -38,7 +37,6 @@ class Helion(HelionPlaces, FilesFormat):
     )
     served = "Helion would use its configuration"
     shows = "a record of Helion's"
-    moving = Moving()
     largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
@@ -59,12 +57,6 @@ class Helion(HelionPlaces, FilesFormat):
         fields = record.get("key", {}).get("fields", {})
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        if look.target:
-            yield "GPU", look.target
-        if runtime := dict(look.fields).get("runtime_name"):
-            yield "CUDA or ROCm", runtime
 
     def is_left(self, start: bytes) -> bool:
         return start.startswith(b'{\n  "config": "')

@@ -94,7 +94,6 @@ class Inductor(InductorPlaces, FilesFormat):
     shows = "a compiled graph"
     folders_removed = 1
     moving = Moving(
-        tried=True,
         tells="paths and source text",
         sources=True,
         pickles=True,

@@ -12,7 +12,6 @@ from gpucache.answers.entries import Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat, LockedFormat, SummedFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import IntelNeoPlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 
@@ -46,7 +45,6 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     consequence = "the driver loads it, and the program fails, at every start"
     shows = "a binary for Intel's GPUs"
     empty = "it is empty, so the driver compiles it again"
-    moving = Moving(untold=("size and time of the compiler's library", "device", Fact.DRIVER))
     lock_name = sum_name = "config.file"
     sum_is_alone = True
     without_sum = "the driver evicts by none"

@@ -81,7 +81,6 @@ class Jax(JaxPlaces, LockedFormat):
     fixes = FilesFormat.fixes | {FindingKind.LEFTOVER}
     lock_name = _LOCK
     moving = Moving(
-        tried=True,
         tells="paths",
         note="Set JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none on all machines, or have the cache at the same "
         "path: the path of XLA's caches is in the keys.",

@@ -10,7 +10,7 @@ of these is one entry, which only Mesa can trim.
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
@@ -18,9 +18,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import SummedFormat
 from gpucache.caches.frames import Frame, Parts, Rule
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import WHOLE, Moving, PortableFile
 from gpucache.caches.systems import MesaPlaces
-from gpucache.errors import FormatError
 
 _DRIVER, _NAME = "([0-9a-f]{40,64}|rusticl)", "([0-9a-f]{38}|[0-9a-f]{62})"
 _DATABASES = ("()()(mesa_cache)", r"()(part\d+)/(mesa_cache)")
@@ -111,7 +109,6 @@ class Mesa(MesaPlaces, SummedFormat):
         "MESA_SHADER_CACHE_SHOW_STATS=true prints hits and misses of a program"
     )
     shows = "an entry of Mesa's"
-    moving = Moving()
     folders_removed = 1
     sum_name, sum_is_alone = "index", False
     without_sum = "Mesa keeps nothing"
@@ -138,14 +135,6 @@ class Mesa(MesaPlaces, SummedFormat):
         if "." not in item.names[0]:
             return ""
         return f"Mesa keeps all its entries in it; remove {item.folder} as a whole while no program uses it"
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        yield from (("GPU", look.target), *(("build of the driver", build) for _, build in look.toolchain))
-
-    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        if "." in item.names[0]:
-            raise FormatError(f"it is one of Mesa's databases: {WHOLE.why_not}")
-        return super().files_to_move(item)
 
     def payload(self, item: Files) -> bytes:
         found = Parts(item, item.names[0], _ENTRY.words)

@@ -14,7 +14,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from hashlib import md5
-from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import databases
@@ -22,9 +21,7 @@ from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import MiopenPlaces
-from gpucache.errors import FormatError
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
@@ -51,7 +48,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
     row_fails = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
     shows = "a database of MIOpen's"
-    moving = Moving(untold=("MIOpen's build",))
     key_digits = 40
     folders_removed = 1
 
@@ -103,20 +99,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
         return super().fix(item, problems)
 
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        yield from super().facts(item, look._replace(toolchain=()))
-        yield "GPU and compute units", look.program
-        yield from look.toolchain
-
-    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The database, if its place has the version: kernels of all versions have the same names."""
-        _require_version(["/".join((*item.parts, name)) for name in item.names])
-        return super().files_to_move(item)
-
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        _require_version([one.name for one in entry.files])
-        return super().placed(entry, root)
-
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         yield "version", "/".join(item.parts) or "not told"
 
@@ -127,12 +109,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 found = connection.execute(_NAMED) if has_table(connection, "kern_db") else ()
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
         return (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
-
-
-def _require_version(names: Sequence[str]) -> None:
-    """Raise FormatError for kernels outside of a version's directory."""
-    if any(name.startswith("gfx") and name.endswith(".ukdb") for name in names):
-        raise FormatError("its version of MIOpen is unknown; unset MIOPEN_CUSTOM_CACHE_DIR")
 
 
 def _lines(item: Files) -> Iterator[Problem]:

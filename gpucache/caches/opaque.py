@@ -22,7 +22,6 @@ from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Whose
-from gpucache.caches.portable import WHOLE
 from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
@@ -38,7 +37,6 @@ class OpaqueFormat(FilesFormat):
     """The pattern of the paths of files that a hit rewrites, and that are not entries."""
     layout = Layout(())
     trusts_variables = True
-    moving = WHOLE
     wanted = {}
     opaque = "gpucache cannot parse this format, so the inputs of an entry are unknown"
     _noted = False

@@ -62,7 +62,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
     shows = "a file of OpenCV's"
     lock_name, lock_is_record = _LOCK, True
-    moving = Moving(tried=True)
+    moving = Moving()
 
     def look(self, item: Files) -> CacheEntry:
         (name, status), (device, driver) = next(iter(item.seen.items())), item.parts[-1].rsplit("--", 1)

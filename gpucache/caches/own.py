@@ -55,7 +55,7 @@ class OwnCache(OwnRoot):
     name = registry.OWN
     together = 100_000
     """A program is recorded once per this many removals; until then each takes 40 bytes of memory."""
-    moving = Moving(tried=True, tells="build options with the values of -D, and paths of headers")
+    moving = Moving(tells="build options with the values of -D, and paths of headers")
     divides = True
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:

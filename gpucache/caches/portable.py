@@ -90,8 +90,6 @@ class Moving(NamedTuple):
 
     why_not: str = ""
     """Why no entry of the system moves: a clause with the alternative; empty if they move."""
-    tried: bool = False
-    """Whether the real owner was seen to hit entries made elsewhere; else only the format says so."""
     tells: str = ""
     """The facts that its entries reveal of the machine and the programs that made them, such as "source
     text"; empty if they reveal nothing."""
@@ -103,12 +101,6 @@ class Moving(NamedTuple):
     """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()
     """The facts that also decide about a hit and that no entry names."""
-
-
-WHOLE = Moving(
-    "its owner alone can take such files apart; copy the whole directory to machines of one GPU and driver"
-)
-"""How the entries of owners move that keep everything in files which gpucache does not write."""
 
 
 class Restored(NamedTuple):

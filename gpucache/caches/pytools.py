@@ -54,9 +54,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     shows = "a database of pytools'"
     key_digits = 40
     distribution = "pytools"
-    moving = Moving(
-        tried=True, tells="generated code, and any data that programs store", sources=True, pickles=True
-    )
+    moving = Moving(tells="generated code, and any data that programs store", sources=True, pickles=True)
 
     def look(self, item: Files) -> CacheEntry:
         name = item.parts[0] if item.parts else item.names[0]

@@ -98,7 +98,7 @@ def moves(name: str) -> str:
     moving = format_of(name).moving
     if moving.why_not:
         return f"No: {moving.why_not}."
-    told = "Yes; tests saw the owner hit them." if moving.tried else "Yes, by the format; no owner was run."
+    told = "Yes."
     if moving.tells:
         told += f" They reveal {moving.tells}" + (", so push needs --sources." if moving.sources else ".")
     if moving.note:

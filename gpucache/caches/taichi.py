@@ -124,7 +124,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     distribution = "taichi"
     index = _INDEX
     target_is = "Taichi's backend"
-    moving = Moving(tried=True, tells="names of kernels")
+    moving = Moving(tells="names of kernels")
 
     def look(self, item: Files) -> CacheEntry:
         start = item.part(item.names[0], 0, _SCANNED_BYTES)

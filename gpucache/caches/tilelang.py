@@ -72,7 +72,7 @@ class TileLang(TileLangPlaces, FilesFormat):
     )
     shows = "a kernel of TileLang's"
     distribution = "tilelang"
-    moving = Moving(tried=True, tells="source text", sources=True, pickles=True)
+    moving = Moving(tells="source text", sources=True, pickles=True)
     folders_removed = 1
     bare = "removes that as well, or fails at it"
 

@@ -12,7 +12,6 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TorchKernelsPlaces
 from gpucache.payload import PayloadKind, describe
 
@@ -33,8 +32,6 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "PyTorch loads it as it is, so the operation raises an error at every start"
     shows = "a GPU binary"
-    tells_toolchain = True
-    moving = Moving()
 
     def look(self, item: Files) -> CacheEntry:
         found = re.fullmatch(_NAME, item.names[0])

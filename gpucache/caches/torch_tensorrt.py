@@ -15,7 +15,6 @@ from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.tensorrt import START_BYTES, TAG, plan_problem, timing_problem, version
 from gpucache.caches.torch_places import TorchTensorrtPlaces
 
@@ -37,8 +36,6 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     served = "Torch-TensorRT would load it and put the model's weights into it"
     key_digits = 40
     shows = "an engine of Torch-TensorRT's"
-    target_is, tells_toolchain = None, True
-    moving = Moving(tells="inputs and settings", pickles=True, untold=(Fact.ARCHITECTURE, Fact.VERSION))
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:

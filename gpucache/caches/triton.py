@@ -81,7 +81,7 @@ class Triton(TritonPlaces, FilesFormat):
     unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
     shows = "a list of a kernel's files"
     distribution = "triton"
-    moving = Moving(tried=True, tells="paths and source text", sources=True, untold=("Python",))
+    moving = Moving(tells="paths and source text", sources=True, untold=("Python",))
 
     def look(self, item: Files) -> CacheEntry:
         group = _group(item)

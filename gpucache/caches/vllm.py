@@ -16,16 +16,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.inductor import Inductor, require_no_cpu
+from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
@@ -42,8 +40,6 @@ _HASHES = ("code_hash", "config_hash", "compiler_hash")
 _TEXT_BYTES, _PIECE_BYTES = 4 << 20, 16 << 20
 _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
 """The size of an artifact's CRC-32, and the start of the length after it; older PyTorchs have no CRC-32."""
-_GRAPH = re.compile(rb"'[^'\n]*/(artifact_\w+)'")
-"""The place of a graph in a list, a literal of Python."""
 _FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
 
 
@@ -83,13 +79,6 @@ class Vllm(VllmPlaces, FilesFormat):
     shows = "a graph that vLLM compiled"
     key_digits = 40
     folders_removed = 1
-    moving = Moving(
-        tells="paths and source text",
-        sources=True,
-        pickles=True,
-        note="Graphs with code for a CPU stay, as with TorchInductor.",
-        untold=("vLLM", "GPU", "model and options"),
-    )
 
     def look(self, item: Files) -> CacheEntry:
         if inner := self._inner(item):
@@ -154,24 +143,6 @@ class Vllm(VllmPlaces, FilesFormat):
         """The list first: without it vLLM compiles again, and looks at no artifact."""
         return sorted(names, key=lambda name: (name != _LIST, name.startswith("artifact_"), name))
 
-    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        if inner := self._inner(item):
-            made, inside = inner
-            above = item.parts[: len(item.parts) - len(inside.parts)]
-            return [_below("/".join(above), one) for one in made.files_to_move(inside)]
-        return [_listed(one, PurePosixPath()) for one in require_no_cpu(super().files_to_move(item))]
-
-    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
-        parts = entry.files[0].name.split("/") if entry.files else []
-        for folder, made in _INNER.items():
-            if folder in parts:
-                above = "/".join(parts[: parts.index(folder) + 1])
-                inside = [one._replace(name=one.name.removeprefix(f"{above}/")) for one in entry.files]
-                format_ = made(self.location._replace(root=str(root / above)))
-                placed = format_.placed(entry._replace(files=tuple(inside)), root / above)
-                return [_below(above, one) for one in placed]
-        return [_listed(one, root) for one in entry.files]
-
     def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         factors = _factors(item)
         env = factors.get("env")
@@ -192,21 +163,6 @@ class Vllm(VllmPlaces, FilesFormat):
                 key = made.layout.key_at((*parts, item.names[0]))
                 return made(location, self.now_ns), replace(item, root=root, parts=parts, key=key)
         return None
-
-
-def _below(above: str, file: PortableFile) -> PortableFile:
-    return file._replace(name=f"{above}/{file.name}")
-
-
-def _listed(file: PortableFile, root: PurePath) -> PortableFile:
-    """A file as it is, or the list of graphs with their places below a root; raises FormatError."""
-    folder, _, name = file.name.rpartition("/")
-    if name != _LIST:
-        return file
-    place = str(root / folder)
-    if b'"' in file.data or "'" in place or "\\" in place:
-        raise FormatError(f"{name} has a place with a quotation mark")
-    return file._replace(data=_GRAPH.sub(lambda found: f"'{place}/{found[1].decode()}'".encode(), file.data))
 
 
 def _crc(item: Files, name: str) -> int:

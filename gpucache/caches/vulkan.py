@@ -21,7 +21,6 @@ from gpucache.caches.desktop_places import VulkanPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, Whose, hashed
-from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe
@@ -46,7 +45,6 @@ class Vulkan(VulkanPlaces, BinaryFormat):
     opaque = "its header names a device and a driver, and nothing says which pipelines are in it"
     served = "the program hands it to the driver, which takes it if its header names that driver"
     key_digits = 40
-    moving = WHOLE
     kinds = frozenset({PayloadKind.VULKAN_PIPELINES})
     consequence = "the driver takes none of it, or breaks, until the program writes it anew"
     shows = "a Vulkan pipeline cache"

@@ -74,7 +74,6 @@ class Warp(WarpPlaces, FilesFormat):
     folders_removed = 1
     distribution = "warp-lang"
     moving = Moving(
-        tried=True,
         tells="source text",
         sources=True,
         note="Code for a CPU stays if its file's name has no digits of the CPU, as in older versions.",

@@ -5,17 +5,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.taichi import Index
-from gpucache.errors import FormatError
-from tests.caches.intel_neo import build as intel_neo
-from tests.caches.miopen import build as miopen
 from tests.caches.pytools import build as pytools
 from tests.caches.sycl import build as sycl
 from tests.contracts.examples import EXAMPLES, open_example
-from tests.contracts.test_moving import _packed, scanned
+from tests.contracts.test_moving import _packed
 
 
 def _from(name: str, folder: Path, lay: Callable[[Path], object]) -> list[PortableEntry]:
@@ -25,18 +20,6 @@ def _from(name: str, folder: Path, lay: Callable[[Path], object]) -> list[Portab
 
 def _restored(name: str, place: Path, *entries: PortableEntry) -> list[Restored]:
     return list(open_example(name, place).restore(entries))
-
-
-def test_the_sum_by_which_the_driver_evicts_grows(tmp_path: Path) -> None:
-    """The sum grows by the size of each written entry, and not by existing ones."""
-    entries = _from(
-        "intel-neo", tmp_path / "there", lambda root: [intel_neo.put(root, one) for one in (1, 2)]
-    )
-    here = tmp_path / "here"
-    intel_neo.put(here, 1)
-    assert sorted(one.done for one in _restored("intel-neo", here, *entries)) == [False, True]
-    total = int.from_bytes((here / "config.file").read_bytes(), "little")
-    assert total == 2 * len(intel_neo.BINARY)
 
 
 def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
@@ -57,14 +40,6 @@ def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         assert len(rows := dict(database.execute("SELECT keyhash, key_value FROM dict"))) == 2
     assert rows["0" * 32] == b"\x80\x04K\x07."
-
-
-def test_kernels_without_a_version_of_miopen_stay(tmp_path: Path) -> None:
-    """They have the same names in all versions."""
-    place = miopen.put(tmp_path / "there").parent
-    cache = open_example("miopen", place)
-    with pytest.raises(FormatError, match="version of MIOpen"):
-        [cache.pack(entry) for entry in scanned(cache)]
 
 
 def test_an_entry_of_another_python_is_not_written(tmp_path: Path) -> None:
@@ -91,22 +66,6 @@ def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_p
     assert (here / "cache_size.txt").read_text(encoding="ascii") == str(7 + total)
     assert len(list(here.rglob("0_access_time.txt"))) == len(entries)
     assert {one.files for one in _packed(open_example("sycl", here))} == {one.files for one in entries}
-
-
-def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> None:
-    """A program that has the database open has not merged the log into the file."""
-    path = miopen.put(tmp_path / "there")
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("DELETE FROM kern_db WHERE id = 1")
-        database.commit()
-        cache = open_example("miopen", tmp_path / "there")
-        entries = [cache.pack(entry) for entry in scanned(cache)]
-    assert all(one.done for one in _restored("miopen", tmp_path / "here", *entries))
-    (moved,) = (tmp_path / "here").rglob("*.ukdb")
-    with closing(sqlite3.connect(moved)) as database:
-        ((count,),) = database.execute("SELECT count(*) FROM kern_db")
-    assert count == len(miopen.NAMES) - 1
 
 
 def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:

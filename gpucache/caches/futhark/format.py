@@ -8,7 +8,7 @@ its first bytes, among people's other files. The key is in the file. The file an
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -18,13 +18,12 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Check, Clock
+from gpucache.caches.format import Clock
 from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
-from gpucache.caches.portable import Fact, Moving, Start
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -48,7 +47,6 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     layout = Layout((), left=[Left(file.PARTIAL)])
     wanted = explaining.FIELDS
-    moving = Moving(untold=("program", "options", Fact.DRIVER))
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -144,11 +142,6 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
-
-    def restoring(self, check: Check) -> AbstractContextManager[Start]:
-        if self._named and not os.path.lexists(self.root / self._named):
-            self.root, self._named = self.root / self._named, ""
-        return super().restoring(check)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         data = item.read(item.names[0], LARGEST_BYTES)

@@ -131,7 +131,6 @@ class Pocl(PoclPlaces, FilesFormat):
         "inspect shows the global offsets and grids that it is for"
     )
     moving = Moving(
-        tried=True,
         tells="paths, and source text in build logs",
         sources=True,
         untold=("PoCL's build", Fact.CPU),

@@ -60,7 +60,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     barred_by_links = False
     distribution = "pyopencl"
     moving = Moving(
-        tried=True,
         tells="paths and source text",
         sources=True,
         pickles=True,

@@ -271,7 +271,7 @@ class Sycl(SyclPlaces, FilesFormat):
     )  # fmt: skip
     frames = (_KEY, _CODE)
     barred_by_links = False
-    moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
+    moving = Moving(tells="names of kernels, build options, and images of programs")
     fixes = frozenset(FindingKind)
     wanted = {
         "device": "platform/device/version/driver as inspect shows them, such as 'Intel(R) OpenCL/Intel(R) "

@@ -3,11 +3,8 @@
 import fcntl
 from pathlib import Path
 
-import pytest
-
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.errors import FormatError
 from tests.caches.inductor import build as inductor
 from tests.caches.opened import kinds, opened
 from tests.caches.triton import build as triton
@@ -50,23 +47,3 @@ def test_a_library_of_a_lower_layer_that_is_being_compiled_stays(tmp_path: Path)
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert cache.remove(entry, "--all") is not None
     assert cache.remove(entry, "--all") is None
-
-
-def test_lists_of_what_moved_name_the_new_place(tmp_path: Path) -> None:
-    """vLLM's of graphs, and Triton's below it; code for a CPU stays."""
-    rank = put(tmp_path / "there").parent
-    triton.put(rank / "triton_cache")
-    code = inductor.put_module(rank / "inductor_cache", b"# AOT ID\ncpp_pybinding(\n")
-    cache = opened(SYSTEM, tmp_path / "there")
-    entries = [one for one in cache.scan() if Path(one.path).parent != code.parent]
-    packed = [cache.pack(one) for one in entries]
-    (left,) = (one for one in cache.scan() if one not in entries)
-    with pytest.raises(FormatError, match="vector instructions"):
-        cache.pack(left)
-    (tmp_path / "there").rename(tmp_path / "gone")
-    here = opened(SYSTEM, tmp_path / "here")
-    assert [one.done for one in here.restore(packed)] == [True, True]
-    assert not [one for entry in here.scan() for one in here.check(entry).findings]
-    lists = [*(tmp_path / "here").rglob("vllm_compile_cache.py"), *(tmp_path / "here").rglob("__grp__*")]
-    assert [f"{path.parent}/" in path.read_text() for path in lists] == [True, True]
-    assert not [path for path in lists if str(tmp_path / "there") in path.read_text()]
