@@ -292,7 +292,6 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "mpi4py": frozenset({"engine.workers.clusters"}),
     "obstore": frozenset({"remote.cloud"}),
     "oras": frozenset({"remote.registry_client"}),
-    "requests": frozenset({"remote.registry_client"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

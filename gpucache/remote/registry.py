@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
-from ipaddress import ip_address
 from itertools import groupby
 from tarfile import PAX_FORMAT, TarInfo
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from gpucache.errors import RemoteError, UsageError
+from gpucache.remote.connections import is_this_machine
 from gpucache.remote.objects import (
     MOST_OBJECTS,
     NO_FILES,
@@ -44,10 +44,8 @@ from gpucache.remote.objects import (
     require_object_name,
     require_removable,
 )
+from gpucache.remote.registry_client import RegistryClient
 from gpucache.units import printable
-
-if TYPE_CHECKING:
-    from gpucache.remote.registry_client import RegistryClient
 
 LAYER_BYTES = 32 << 20
 """The size of a layer, unless it is of one object that is larger."""
@@ -233,7 +231,7 @@ class RegistryObjects:
     served = False
     writes = True
 
-    def __init__(self, url: str, client: "RegistryClient", tag: str) -> None:
+    def __init__(self, url: str, client: RegistryClient, tag: str) -> None:
         self.url = url
         self._client = client
         self._tag = tag
@@ -580,21 +578,11 @@ def open_url(url: str, limits: Limits) -> RegistryObjects:
         shown = printable(url.rpartition("@")[2])
         raise UsageError(f"{shown} is not a repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
     if find_spec("oras") is None:
-        raise missing("oras requests", url)
-    from gpucache.remote.registry_client import RegistryClient
-
-    host, loopback = match["host"], _is_loopback(match["host"])
-    plain = loopback or bool(match["plain"])
-    client = RegistryClient(host, match["repository"], limits, plain=plain, loopback=loopback)
+        raise missing("oras", url)
+    host = match["host"]
+    plain = bool(match["plain"]) or is_this_machine(re.sub(r":[0-9]+$", "", host))
+    client = RegistryClient(host, match["repository"], limits, plain=plain)
     return RegistryObjects(url, client, match["tag"] or _DEFAULT_TAG)
-
-
-def _is_loopback(host: str) -> bool:
-    name = host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
-    try:
-        return ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _config_of(layers: Sequence[_Blob], architecture: str, index: _Index | None = None) -> bytes:

@@ -25,6 +25,12 @@ def _chunks(client: socket.socket, server: Scripted, piece: bytes, pause_s: floa
         client.sendall(chunk)
 
 
+def _slow_head(client: socket.socket, server: Scripted) -> None:
+    client.sendall(_OK + b"X: ")
+    while not server.over.wait(0.1):
+        client.sendall(b"x")
+
+
 def _page(client: socket.socket, server: Scripted) -> None:
     """A list that always goes on."""
     number = len(server.requests)
@@ -49,6 +55,7 @@ def _cut(client: socket.socket, data: bytes) -> None:
 _HOSTILE: dict[str, Callable[[socket.socket, Scripted], object]] = {
     "endless": lambda client, server: _chunks(client, server, bytes(1 << 16), 0),
     "slow": lambda client, server: _chunks(client, server, b"{", 0.1),
+    "slow head": _slow_head,
     "silent": lambda _, server: server.over.wait(),
     "short": lambda client, _: _cut(client, _OK + b"Content-Length: 1000\r\n\r\n123"),
     "dying": lambda client, _: _cut(client, _OK[:7]),

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import tarfile
-import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier, Event, Thread
-from types import SimpleNamespace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,7 +22,7 @@ from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
 from gpucache.remote.objects import File, Files, Limits, Objects, open_objects
 from tests.children import run_text
-from tests.remote.servers import Moving, docker_registry, free_port
+from tests.remote.servers import docker_registry, free_port
 from tests.remote.test_objects import ONE, TWO
 
 _LIMITS = Limits(connect_s=5, request_s=30, retries=1)
@@ -466,22 +464,6 @@ def test_a_registry_that_is_too_slow_is_given_up(reply: Reply) -> None:
     """After the time limit for a whole reply."""
     with _fake(_told(dict.fromkeys(_honest(), reply))) as url:
         assert "more time" in _refuse(url, Limits(connect_s=0.2, request_s=0.2, retries=1))
-
-
-@pytest.mark.parametrize("verb", ["create", "read"])
-def test_a_large_object_has_more_time(url: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second for each MiB that is moved, beyond that of a request."""
-    data, limits = verb[:1].encode() * (8 << 20), Moving(request_s=1, retries=0)
-    if verb == "read":
-        _create(f"{url}/large", (verb, data))
-    clock = SimpleNamespace(monotonic=limits.monotonic, sleep=time.sleep)
-    monkeypatch.setattr("gpucache.remote.registry_client.time", clock)
-    with _opened(f"{url}/large", limits) as opened:
-        if verb == "create":
-            assert list(opened.create([(verb, data)])) == [(verb, True)]
-        else:
-            assert dict(opened.read([verb], len(data))) == {verb: data}
-    assert limits.monotonic() > 3
 
 
 def test_nobody_on_the_port_is_one_sentence() -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from gpucache.errors import RemoteError, UsageError
+from gpucache.remote.connections import Connections, Request
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.patience import wait_until
 from tests.remote.servers import Answer, Moving, Scripted, nginx, pausing, saying, scripted, use_cloud
@@ -95,9 +96,23 @@ def test_what_was_received_gives_more_time(monkeypatch: pytest.MonkeyPatch) -> N
         client.sendall(b"ok")
 
     clock = SimpleNamespace(monotonic=limits.monotonic, sleep=time.sleep)
-    monkeypatch.setattr("gpucache.remote.web.time", clock)
+    monkeypatch.setattr("gpucache.remote.connections.time", clock)
     with _store(answer, limits) as (store, _):
         assert list(store.read(["index"], 64 << 20)) == [("index", f"{data}ok".encode())]
+
+
+def test_what_was_sent_gives_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for each MiB, beyond the time of a request."""
+    data, limits = bytes(4 << 20), Moving(request_s=0.5, retries=0)
+
+    def answer(client: socket.socket, _: Scripted) -> None:
+        wait_until(lambda: limits.most_bytes == len(data))
+        client.sendall(_OK.encode())
+
+    clock = SimpleNamespace(monotonic=limits.monotonic, sleep=time.sleep)
+    monkeypatch.setattr("gpucache.remote.connections.time", clock)
+    with scripted(answer) as server, closing(Connections(server.url, limits, "http")) as connections:
+        assert connections.reply(Request(server.url, 1000, "PUT", data)).data == b"ok"
 
 
 @pytest.mark.parametrize(
