@@ -173,11 +173,7 @@ class OwnCache(OwnRoot):
         return of_own(whole.key, whole.head, encode(whole))
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        return lambda key, _: self._has(key)
-
-    def _has(self, key: str) -> bool:
-        scanned = self.store.look_at(CacheKey(key))
-        return scanned is not None and isinstance(self.store.check(scanned), Entry)
+        return lambda key, _: self.store.is_sound(CacheKey(key))
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         from concurrent.futures import ThreadPoolExecutor  # only pull needs it

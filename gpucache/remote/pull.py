@@ -7,6 +7,7 @@ format of its cache first. Must not know the kind of store, or which systems the
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache as cached
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +59,8 @@ def pull(
         by_system.setdefault(one.record.system, {}).setdefault(one.record.key, []).append(one)
     total = sum(len(by_system.get(cache.name, ())) for cache in caches)
     done = 0
-    known = machine(backends_of(one.record for one in catalogue.records.values())) if total else Machine()
+    # Drivers are only asked about entries that are not there.
+    known = cached(lambda: machine(backends_of(one.record for one in catalogue.records.values())))
     for cache in caches:
         if cache.name not in by_system:
             continue
@@ -68,45 +70,57 @@ def pull(
         if cache.moving.pickles and not pickles:
             yield Immovable(cache.name, _PICKLES)
             continue
-        of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
         wanted: list[Signed] = []
-        has = cache.having(by_system[cache.name])
-        for variants in by_system[cache.name].values():
-            outcome = _choose(has, variants, trusted, of_cache)
+        of_cache = cached(
+            lambda cache=cache: known().with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
+        )
+        for outcome in _chosen(cache, by_system[cache.name], trusted, of_cache):
             if isinstance(outcome, Signed) and not dry_run:
                 wanted.append(outcome)
                 continue
             if isinstance(outcome, Signed):
-                outcome = _outcome(outcome, of_cache, PullResult.WOULD_PULL)
+                outcome = _outcome(outcome, of_cache(), PullResult.WOULD_PULL)
             done += 1
             yield outcome
         whole_of = partial(whole, trusted=trusted)
         left = not dry_run and Path(cache.location().root).exists()  # of a pull that was killed
-        for outcome in _restored(cache, store, wanted, of_cache, whole_of) if wanted or left else ():
+        fits = of_cache() if wanted else Machine()
+        for outcome in _restored(cache, store, wanted, fits, whole_of) if wanted or left else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome
 
 
-def _choose(
-    has: Callable[[str, Collection[str]], bool],
-    variants: Sequence[Signed],
-    trusted: TrustedKeys,
-    machine: Machine,
-) -> Signed | Pulled:
-    """The newest record of a key that is trusted and fits the machine; or the reason if none is."""
-    variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
-    believed = [one for one in variants if one.is_believed(trusted)]
-    if not believed:
-        return _outcome(variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer))
-    fitting = [one for one in believed if not machine.differences(one.record)]
-    if not fitting:
-        nearest = min(believed, key=lambda one: len(machine.differences(one.record)))
-        return _outcome(nearest, machine, PullResult.DIFFERS)
-    record = fitting[0].record
-    if has(record.key, [one.name for one in record.files]):
-        return _outcome(fitting[0], machine, PullResult.PRESENT)
-    return fitting[0]
+def _has(having: Callable[[str, Collection[str]], bool], one: Signed) -> bool:
+    return having(one.record.key, [file.name for file in one.record.files])
+
+
+def _chosen(
+    cache: Cache, by_key: Mapping[str, list[Signed]], trusted: TrustedKeys, machine: Callable[[], Machine]
+) -> Iterator[Signed | Pulled]:
+    """For each key the newest record that is believed and fits the machine, or the reason not to pull one.
+
+    The machine is only asked about entries that are not there.
+    """
+    having = cache.having(by_key)
+
+    def has(one: Signed) -> bool:
+        return having(one.record.key, [file.name for file in one.record.files])
+
+    for variants in by_key.values():
+        variants.sort(key=lambda one: one.record.made_ns, reverse=True)
+        believed = [one for one in variants if one.is_believed(trusted)]
+        if not believed:
+            why = not_believed(variants[0].signer)
+            yield _outcome(variants[0], machine(), PullResult.UNSIGNED, why)
+        elif all(map(has, believed)):
+            yield _outcome(believed[0], Machine(), PullResult.PRESENT)
+        elif fitting := [one for one in believed if not machine().differences(one.record)]:
+            there = has(fitting[0])
+            yield _outcome(fitting[0], machine(), PullResult.PRESENT) if there else fitting[0]
+        else:
+            nearest = min(believed, key=lambda one: len(machine().differences(one.record)))
+            yield _outcome(nearest, machine(), PullResult.DIFFERS)
 
 
 def _restored(

@@ -177,6 +177,12 @@ class DirectoryStore(EntryReader):
             return True
         return False
 
+    def is_sound(self, key: CacheKey) -> bool:
+        """Whether a sound entry exists, read whole as by ``check``."""
+        with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
+            return (scan.by_content(folder, layout.entry_name(key)) or (None, None))[1] is not None
+        return False
+
     def find(self, prefix: str) -> list[CacheKey]:
         """Keys that begin with a hex prefix of two or more digits, sorted, without a full scan."""
         if not layout.is_prefix(prefix):
