@@ -4,14 +4,18 @@ A stamp represents a content only if the file was not young when it was taken, a
 system that sets the time of a change itself: a server may answer late, and another image in the same place
 may have the same numbers. Used for headers and for compilers' files. Must not know the contents of files.
 
-Also identifies the files that a thread can see and read, by its mounts and permissions.
+Also identifies the files that a thread can see and read, by its mounts and permissions, and the paths that a
+preloaded library redirects.
 """
 
 import ctypes
 import os
+import stat
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 Stamp = tuple[int, ...]
 """Device, inode, size in bytes, change and modification time in nanoseconds."""
@@ -118,3 +122,73 @@ def _mount_of_root() -> int:
     if statx is None or statx(_AT_FDCWD, b"/", 0, _STATX_MNT_ID, told) != 0:
         return 0
     return int(told[_MNT_ID_AT]) if told[0] & _STATX_MNT_ID else 0
+
+
+_OF_FILES = {
+    **dict.fromkeys(("open", "open64"), "open"),
+    **dict.fromkeys(("openat", "openat64"), "openat"),
+    **dict.fromkeys(("fopen", "fopen64"), "fopen"),
+    **dict.fromkeys(("stat", "stat64"), "stat"),
+    **dict.fromkeys(("__xstat", "__xstat64"), "xstat"),
+    "access": "access",
+}
+"""The functions by which compilers look for files, as in native/conditions.c, with the form of each."""
+_PATH = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+@cache
+def replaced_functions() -> tuple[tuple[str, Any], ...]:
+    """The functions that a preloaded library has replaced, each after its form; in most processes none."""
+    try:
+        own, used = ctypes.CDLL("libc.so.6"), ctypes.CDLL(None)
+    except (OSError, TypeError):
+        return ()  # another libc, or another system
+
+    def differs(name: str) -> bool:
+        mine, other = (getattr(library, name, None) for library in (own, used))
+        return other is not None and (
+            mine is None
+            or ctypes.cast(mine, ctypes.c_void_p).value != ctypes.cast(other, ctypes.c_void_p).value
+        )
+
+    return tuple((form, getattr(used, name)) for name, form in _OF_FILES.items() if differs(name))
+
+
+def is_redirected(path: bytes) -> bool:
+    """Whether a replaced function finds another file at a path than libc's own; compilers may use either."""
+    if not replaced_functions():
+        return False
+    status = _opened(ctypes.CDLL("libc.so.6").open(path, _PATH))
+    own = status and (status.st_dev, status.st_ino)
+    for form, function in replaced_functions():
+        found: tuple[int, int] | None = None
+        if form in ("open", "openat"):
+            opened = _opened(function(path, _PATH) if form == "open" else function(_AT_FDCWD, path, _PATH))
+            found = opened and (opened.st_dev, opened.st_ino)
+        elif form == "fopen":
+            if status is not None and not stat.S_ISREG(status.st_mode):
+                continue  # it might wait for a writer
+            function.restype = ctypes.c_void_p
+            if stream := function(path, b"re"):
+                opened = os.fstat(ctypes.CDLL(None).fileno(ctypes.c_void_p(stream)))
+                ctypes.CDLL(None).fclose(ctypes.c_void_p(stream))
+                found = opened.st_dev, opened.st_ino
+        elif form == "access":
+            found = (own or (0, 0)) if function(path, os.F_OK) == 0 else None
+        else:
+            told = (ctypes.c_uint64 * 32)()  # struct stat, which begins with the two numbers
+            failed = function(path, told) if form == "stat" else function(1, path, told)
+            found = None if failed else (told[0], told[1])
+        if found != own:
+            return True
+    return False
+
+
+def _opened(fd: int) -> os.stat_result | None:
+    """The status of an open file, which is closed; None for none."""
+    if fd < 0:
+        return None
+    try:
+        return os.fstat(fd)
+    finally:
+        os.close(fd)

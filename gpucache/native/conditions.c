@@ -4,6 +4,7 @@
    more of it. gpucache/serve/conditions.py writes them. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -310,6 +311,63 @@ static int is_what_is_loaded(int fd, const char *path, const struct stat *status
     return same;
 }
 
+/* ---- preloaded libraries that redirect paths ---- */
+
+/* The functions by which compilers look for files, with the form of each. Where a preloaded library has replaced
+   one, it may give them other files than this one reads. gpucache/host/file_stamps.py has the same list. */
+static const struct {
+    const char *name, form;
+} of_files[] = {{"open", 'o'},    {"open64", 'o'}, {"openat", 'a'},  {"openat64", 'a'}, {"fopen", 'f'}, {"fopen64", 'f'},
+                {"access", 'e'}, {"stat", 's'},   {"stat64", 's'},  {"__xstat", 'x'},  {"__xstat64", 'x'}};
+
+#define OF_FILES (sizeof of_files / sizeof *of_files)
+
+/* Whether a function finds the file that libc finds, or none as well. */
+static int finds(const void *function, char form, const char *path, int there, const struct stat *status) {
+    struct stat found = *status;
+    FILE *stream = NULL;
+    int fd = -1, failed = 0;
+    switch (form) {
+    case 'o': fd = ((int (*)(const char *, int, ...))function)(path, O_PATH | O_CLOEXEC); break;
+    case 'a': fd = ((int (*)(int, const char *, int, ...))function)(AT_FDCWD, path, O_PATH | O_CLOEXEC); break;
+    case 'f':
+        if (there && !S_ISREG(status->st_mode)) return 1; /* it might wait for a writer */
+        stream = ((FILE * (*)(const char *, const char *)) function)(path, "re");
+        fd = stream ? fileno(stream) : -1;
+        break;
+    case 'e': failed = ((int (*)(const char *, int))function)(path, F_OK); break;
+    case 's': failed = ((int (*)(const char *, struct stat *))function)(path, &found); break;
+    default: failed = ((int (*)(int, const char *, struct stat *))function)(1, path, &found);
+    }
+    if (form == 'o' || form == 'a' || form == 'f') failed = fd < 0 || fstat(fd, &found);
+    if (stream)
+        fclose(stream);
+    else if (fd >= 0)
+        close(fd);
+    return there ? !failed && found.st_dev == status->st_dev && found.st_ino == status->st_ino : failed;
+}
+
+/* Whether a preloaded library may give the compiler another file than libc's own functions find at a path. */
+static int is_redirected(const char *path) {
+    static atomic_int none; /* no function is replaced, as in most processes */
+    if (atomic_load(&none)) return 0;
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), *own = libc ? dlsym(libc, "open") : NULL;
+    struct stat status = {0};
+    int same = 1, replaced = 0;
+    int fd = own ? ((int (*)(const char *, int, ...))own)(path, O_PATH | O_CLOEXEC) : -1;
+    int there = fd >= 0 && !fstat(fd, &status);
+    for (size_t i = 0; own && same && i < OF_FILES; i++) {
+        const void *used = dlsym(RTLD_DEFAULT, of_files[i].name);
+        if (!used || used == dlsym(libc, of_files[i].name)) continue;
+        replaced = 1;
+        same = finds(used, of_files[i].form, path, there, &status);
+    }
+    if (fd >= 0) close(fd);
+    if (libc) dlclose(libc);
+    if (!replaced) atomic_store(&none, 1);
+    return !same;
+}
+
 /* ---- files ---- */
 
 /* A file: its value is empty if it only has to exist; of a library with a build id (I) it is that; where a machine's
@@ -383,6 +441,10 @@ static int path_holds(const struct question *question, const struct condition *o
     int same = 0;
     if (!path_of(question, one, path)) {
         snprintf(why, WHY_SIZE, "the place of a file that it depends on is unknown");
+        return 0;
+    }
+    if (is_redirected(path)) {
+        snprintf(why, WHY_SIZE, "a preloaded library redirects %.400s", path);
         return 0;
     }
     int failed = stat(path, &status) ? errno : 0;

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from gpucache.host.file_stamps import is_redirected, replaced_functions
 from gpucache.keys import Closure, Include, digest
 from gpucache.sources.closure_memos import Memos, name_of, recall, remember
 from gpucache.sources.disk import Disk
@@ -42,6 +43,17 @@ def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = Fa
     the source: ``uncacheable`` says why a source cannot be keyed. With ``light`` a remembered closure is used
     if the status of its files is unchanged, and has no stamps.
     """
+    closure = _found(wanted, memos, light=light)
+    if not replaced_functions():
+        return closure
+    for _, path, _ in closure.asked or ():
+        if is_redirected(os.fsencode(path)):
+            why = f"a preloaded library redirects {path!r}, so that its compiler may read other files"
+            return closure._replace(uncacheable=f"{why}; unset LD_PRELOAD")
+    return closure
+
+
+def _found(wanted: Wanted, memos: Memos | None, *, light: bool) -> Closure:
     source, rule, dirs, cwd, forced, definitions, named, name_them, limits, held = wanted
     texts = (source, *(text for _, text in held))
     if not (forced or named) and all(asks_nothing(text, definitions) for text in texts):

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from gpucache.keys import Closure, Include, digest
 from gpucache.sources import Limits, Place, SearchRule, Wanted, read_closure, reading, still_closure
+from tests.children import run_python
+from tests.redirecting import FUNCTIONS, redirecting
 from tests.unprivileged import as_nobody, needs_root
 
 Tree = Callable[..., Path]
@@ -631,3 +633,21 @@ def test_a_name_without_a_dot_may_get_a_suffix(tree: Tree, source: bytes) -> Non
     tree({"a/x.stdh": b"1"})
     found = _closure(source, root, "a", "b", rule=rule)
     assert found != before and digest(b"1") in {item.digest for item in found.includes}
+
+
+_READING = """
+import sys
+from gpucache.sources import Place, SearchRule, Wanted, read_closure
+rule = SearchRule((Place.DIRS,), (Place.DIRS,))
+print(read_closure(Wanted(b'#include "h.h"', rule, [sys.argv[1]])).uncacheable)
+"""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_header_that_a_preloaded_library_redirects_cannot_be_keyed(tree: Tree, function: str) -> None:
+    """The compiler may look for it by another function than Python; others are not redirected."""
+    root = tree({"a/h.h": b"1", "b/h.h": b"2"})
+    there = root / ("gone.h" if function == "access" else "b/h.h")
+    variables = {**os.environ, **redirecting(root, root / "a/h.h", there, function)}
+    reasons = [run_python("-c", _READING, root / name, env=variables) for name in ("a", "b")]
+    assert reasons[0].startswith("a preloaded library redirects '") and reasons[1] == "None\n"
