@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
-from gpucache.settings import Remote, Settings, other_roots
+from gpucache.settings import FILE_ORIGINS, Remote, Settings, other_roots
 from gpucache.store.memory import MemoryStore
 from gpucache.store.reading import HitStore
 from gpucache.store.trust import Root, RootRefused, root_state
@@ -62,8 +63,24 @@ def open_store(settings: Settings, *, shared: bool = False) -> "DirectoryStore":
     return store.whole
 
 
+def opened(settings: Settings, warn: Callable[[str], object]) -> Settings:
+    """Settings with the directory of a root that is in a file, which is read once in this process.
+
+    ``warn`` gets sentences about the file, also when this process ends. Raises CacheUnusableError or
+    UsageError.
+    """
+    if settings.root is None or settings.folder is not None or not settings.in_file:
+        return settings
+    from gpucache.store.root_file import is_root_file, root_of
+
+    if settings.root_origin not in FILE_ORIGINS and not is_root_file(settings.root):
+        return settings  # a root says itself that it is not a directory
+    writes = not (settings.read_only or settings.disabled)
+    return settings._replace(folder=root_of(settings.root, warn, writes=writes))
+
+
 def _open_store(settings: Settings, *, shared: bool) -> HitStore:
-    root = settings.require_root()
+    root = settings.require_folder()
     state = root_state(root)
     if isinstance(state, RootRefused):
         raise CacheUnusableError(state.reason)
@@ -98,7 +115,13 @@ def open_cache(settings: Settings) -> "OwnCache":
     """The user's own store as one cache among others."""
     from gpucache.caches.own import OwnCache
 
-    return OwnCache(open_store(settings), locate(settings))
+    return OwnCache(open_store(settings), locate(settings), lost_parts())
+
+
+def lost_parts() -> list[str]:
+    """A sentence for each root in a file that was damaged when it was read."""
+    root_file = sys.modules.get("gpucache.store.root_file")
+    return [] if root_file is None else root_file.damages()
 
 
 def locate(settings: Settings) -> "Location":
@@ -143,7 +166,7 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.root_folder import UNUSABLE, RootFolder
 
-    root = settings.root
+    root = settings.folder or settings.root
     if root is None or settings.read_only or root_state(root) is not Root.USABLE:
         return
     if os.path.lexists(root / FILE) and not DirectoryStore(root, writable=False).is_marked():
@@ -246,7 +269,7 @@ def _problems(root: Path, settings: Settings) -> list[str]:
     """The problems with the place, each with its remedy."""
     if settings.disabled:
         return ["GPUCACHE_DISABLE is set, so no program uses it; unset it"]
-    state = root_state(root)
+    state = root_state(settings.require_folder())
     if isinstance(state, RootRefused):
         return [state.reason]
     from gpucache.caches import places

@@ -9,7 +9,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -171,7 +171,7 @@ class Folder:
         partial: str,
         into: "Folder",
         name: str,
-        data: bytes,
+        data: bytes | Iterable[bytes],
         mode: int,
         *,
         times_ns: tuple[int, int] | None = None,
@@ -179,14 +179,16 @@ class Folder:
     ) -> None:
         """Write a new file here and rename it into a directory, so that no process sees half of it.
 
-        A ``durable`` one survives a power cut. A failure leaves nothing here. Raises OSError.
+        ``data`` may come in pieces. A ``durable`` one survives a power cut. A failure leaves nothing here.
+        Raises OSError.
         """
         fd = self.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, mode)
         try:
             try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
+                for piece in (data,) if isinstance(data, bytes) else data:
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[os.write(fd, rest) :]
                 if times_ns is not None and os.utime in os.supports_fd:
                     os.utime(fd, ns=times_ns)
                 if durable:

@@ -28,6 +28,10 @@ _NO_HOME = (
 )
 
 
+FILE_ORIGINS = ("--cache-file", "GPUCACHE_FILE")
+"""The origins of a root that is kept in a file, which need not exist."""
+
+
 class Variable(NamedTuple):
     """An environment variable that gpucache reads, and its meaning."""
 
@@ -39,6 +43,11 @@ ENVIRONMENT = (
     Variable(
         "GPUCACHE_DIR",
         "The directory of the cache, unless --root names one; default the user's cache directory.",
+    ),
+    Variable(
+        "GPUCACHE_FILE",
+        "A file that is the cache, instead of GPUCACHE_DIR: read at the start, written anew at the end if the "
+        "cache has changed; it need not exist yet.",
     ),
     Variable(
         "GPUCACHE_SYSTEM_DIRS",
@@ -151,7 +160,9 @@ class Settings(NamedTuple):
     root: "Path | None"
     """None if nothing names a usable place (no home)."""
     root_origin: str
-    """The origin of the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
+    """The origin of the root: ``--root``, ``GPUCACHE_DIR``, ``FILE_ORIGINS`` or ``default``."""
+    folder: "Path | None" = None
+    """The directory of a root that is in a file, once that was opened."""
     system_dirs: "tuple[Path, ...]" = ()
     max_size_bytes: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -165,18 +176,29 @@ class Settings(NamedTuple):
     signing_key: "Path | None" = None
     trusted_keys: str = ""
 
+    @property
+    def in_file(self) -> bool:
+        """Whether the root is a file, or will be one."""
+        return self.root_origin in FILE_ORIGINS or (self.root is not None and self.root.is_file())
+
     def require_root(self) -> "Path":
         """The root; raises CacheUnusableError if there is none."""
         if self.root is None:
             raise CacheUnusableError(_NO_HOME)
         return self.root
 
+    def require_folder(self) -> "Path":
+        """The root's directory; raises CacheUnusableError if there is no root."""
+        return self.folder or self.require_root()
 
-def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Settings:
-    """Settings of an environment; ``root`` is the option, which wins. Raises UsageError on a bad value."""
+
+def read_settings(
+    environ: Mapping[str, str], *, root: str | None = None, file: str | None = None
+) -> Settings:
+    """Settings of an environment; ``root`` and ``file`` are options, which win. Raises UsageError."""
     from pathlib import Path  # not above: --version needs the names of the variables first
 
-    path, origin = find_root(environ, root)
+    path, origin = find_root(environ, root, file)
     max_size = environ.get("GPUCACHE_MAX_SIZE", "")
     memory = environ.get("GPUCACHE_MEMORY_BYTES", "")
     signing_key = environ.get("GPUCACHE_SIGNING_KEY", "")
@@ -253,20 +275,25 @@ def other_roots(environ: Mapping[str, str]) -> "list[Path]":
     return [root for root in dict.fromkeys(roots) if root is not None]
 
 
-def find_root(environ: Mapping[str, str], option: str | None = None) -> "tuple[Path | None, str]":
+def find_root(
+    environ: Mapping[str, str], option: str | None = None, file: str | None = None
+) -> "tuple[Path | None, str]":
     """The root of our cache, None if there is no usable place, and its origin.
 
-    Raises UsageError for an option that is empty.
+    Raises UsageError for options that are empty, or both given.
     """
     from pathlib import Path
 
-    if option == "":
-        raise UsageError("--root is empty; name a directory, or leave it out")
-    if option is not None:
-        return Path(option).absolute(), "--root"
-    named = environ.get("GPUCACHE_DIR", "")
-    if named:
-        return Path(named).absolute(), "GPUCACHE_DIR"
+    if option is not None and file is not None:
+        raise UsageError("--root and --cache-file both name the cache; leave one out")
+    if "" in (option, file):
+        name, kind = ("--root", "directory") if option == "" else ("--cache-file", "file")
+        raise UsageError(f"{name} is empty; name a {kind}, or leave it out")
+    named = {"--cache-file": file, "--root": option}
+    named |= {name: environ.get(name) for name in ("GPUCACHE_FILE", "GPUCACHE_DIR")}
+    for origin, place in named.items():
+        if place:
+            return Path(place).absolute(), origin
     return _default_root(), "default"
 
 

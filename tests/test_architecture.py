@@ -73,6 +73,7 @@ _CLI = frozenset(
         "caches.registry",
         "store.directory",
         "store.interface",
+        "store.root_file",
         "store.tag",
     }
 )
@@ -126,6 +127,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "library": frozenset(
         {"leaves", "settings", "assembly", "engine", "store.interface", "backends.installation"}
     ),
+    # A bundle has the form of a root in a file.
+    "library.bundle": frozenset({"leaves", "library", "store"}),
     "serve": frozenset(
         {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
     ),

@@ -58,9 +58,11 @@ class OwnCache(OwnRoot):
     moving = Moving(tells="build options with the values of -D, and paths of headers")
     divides = True
 
-    def __init__(self, store: DirectoryStore, location: Location) -> None:
+    def __init__(self, store: DirectoryStore, location: Location, lost: Sequence[str] = ()) -> None:
+        """``lost`` are sentences about parts that could not be read when the root was opened."""
         self.store = store
         self._location = location
+        self._lost = lost
 
     def location(self) -> Location:
         return self._location
@@ -73,7 +75,7 @@ class OwnCache(OwnRoot):
         return OwnEntries(self.store, heads)
 
     def unread(self) -> list[str]:
-        return self.store.unread()
+        return [*self._lost, *self.store.unread()]
 
     def find(self, prefix: str) -> list[CacheEntry]:
         found = (self.store.look_at(key) for key in self.store.find(prefix))

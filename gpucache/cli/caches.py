@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpucache.caches.registry import ALL, NAMES, OWN, is_name, is_own, load_system, split, system_at
-from gpucache.cli.globals import given, leave
+from gpucache.cli.globals import given, in_folder, leave
 from gpucache.cli.parameters import Name, Number
 from gpucache.cli.streams import complain
 from gpucache.engine.selection import Opened
@@ -142,10 +142,14 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     settings = given().settings()
     if is_store(text):
         return Opened(settings, _opened_store(text, settings))
+    from gpucache.store.root_file import is_root_file
+
     name, place = split(text)
-    if place is not None and (name == OWN or (name is None and is_own(place))):
+    if place is not None and (name == OWN or (name is None and (is_own(place) or is_root_file(place)))):
         name, systems = OWN, False
-        settings = settings._replace(root=place, root_origin="--cache", system_dirs=())
+        settings = in_folder(
+            settings._replace(root=place, root_origin="--cache", folder=None, system_dirs=())
+        )
     if name == OWN:
         from gpucache.assembly import open_roots
 

@@ -8,7 +8,7 @@ import click
 
 from gpucache.caches.exports import Asked, Form, Kind, Option, forms
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import Name, PathName, TargetName, field, read_whole, valued
+from gpucache.cli.parameters import EntryName, Name, PathName, TargetName, field, read_whole, valued
 from gpucache.cli.run import build_noted, end_as, named_command, without_nvrtc
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
@@ -155,3 +155,31 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     if not (ended.code or answers):
         leave(ExitCode.FINDINGS)
     end_as(ended)
+
+
+@export.command(short_help="Write a cache of gpucache into one file, for --cache-file and GPUCACHE_FILE.")
+@click.argument("out", metavar="FILE", type=PathName(dir_okay=False))
+@click.option(
+    "--program", "programs", metavar="P", type=EntryName(), multiple=True,
+    help="Only the entries of this program; repeatable; default all.",
+)  # fmt: skip
+@global_options
+def root(out: Path, programs: tuple[str, ...]) -> None:
+    """Write the entries of gpucache's cache, and the records that belong to them, into FILE.
+
+    Programs use it as it is: by 'gpucache run --cache-file FILE', GPUCACHE_FILE or gpucache.install(). The
+    verbs take it where they take a cache's directory: --root FILE, --cache FILE.
+
+    \f
+    It is a tar file of a cache's directory. A FILE that is such a cache is replaced, another file is not.
+    """
+    from gpucache.answers.export import Exported, exported
+    from gpucache.assembly import open_store
+    from gpucache.store.root_file import export
+
+    try:
+        made = export(open_store(given().settings()).root, out.absolute(), programs)
+    except OSError as error:
+        raise os_errors.unwritable(out, error, "name another file") from None
+    done = Exported("gpucache", str(out), made.entries, made.size_bytes)
+    given().answer("export", [done], {"entries": done.entries}, exported(done))

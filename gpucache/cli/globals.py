@@ -30,6 +30,8 @@ class Globals(NamedTuple):
     """The values of the global options. Not a dataclass, whose import would delay --help and --version."""
 
     root: str | None = None
+    cache_file: str | None = None
+    """The cache of ``run`` in one file."""
     json: bool = False
     quiet: bool = False
     verbose: int = 0
@@ -47,12 +49,17 @@ class Globals(NamedTuple):
         """The settings, in which an option counts before the environment, and that before the default."""
         from gpucache.settings import read_settings
 
-        return read_settings(os.environ, root=self.root)
+        return in_folder(read_settings(os.environ, root=self.root, file=self.cache_file))
 
     def environment(self) -> dict[str, str]:
-        """The environment of a user's command, in which gpucache's cache is at ``--root``."""
-        root = None if self.root is None else self.settings().root
-        return {**os.environ, **({} if root is None else {"GPUCACHE_DIR": str(root.absolute())})}
+        """The environment of a user's command, in which gpucache's cache is the directory that it is here."""
+        environ = {**os.environ}
+        if self.root is None and self.cache_file is None and "GPUCACHE_FILE" not in environ:
+            return environ
+        environ.pop("GPUCACHE_FILE", None)
+        settings = self.settings()
+        root = settings.folder or settings.root
+        return {**environ, **({} if root is None else {"GPUCACHE_DIR": str(root)})}
 
     def show(self, blocks: "Iterable[Block]") -> None:
         """Write text for people to stdout."""
@@ -107,6 +114,15 @@ class Globals(NamedTuple):
                 complain(sentence)
 
 
+def in_folder(settings: "Settings") -> "Settings":
+    """Settings with the directory of a root that is in a file; raises CacheUnusableError, UsageError."""
+    if not settings.in_file:
+        return settings
+    from gpucache.assembly import opened
+
+    return opened(settings, lambda told: complain(f"gpucache: {told}"))
+
+
 def given() -> Globals:
     """The merged global options of the running command."""
     value = click.get_current_context().find_root().obj
@@ -117,17 +133,17 @@ def global_options(function: F) -> F:
     """Add the global options to a command; each updates the one merged value."""
     options = (
         click.option(
-            "--root", metavar="DIR", shell_complete=_folder, expose_value=False, callback=_keep,
+            "--root", metavar="DIR", shell_complete=_folder, expose_value=False, callback=keep,
             help="The cache's directory.",
         ),
         click.option(
-            "--json", is_flag=True, expose_value=False, callback=_keep, help="Print one JSON document."
+            "--json", is_flag=True, expose_value=False, callback=keep, help="Print one JSON document."
         ),
         click.option(
-            "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep, help="Print only errors."
+            "--quiet", "-q", is_flag=True, expose_value=False, callback=keep, help="Print only errors."
         ),
         click.option(
-            "-v", "--verbose", count=True, expose_value=False, callback=_keep, help="Print more."
+            "-v", "--verbose", count=True, expose_value=False, callback=keep, help="Print more."
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -135,10 +151,11 @@ def global_options(function: F) -> F:
     return function
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     """Put a global option that was given into the one merged value, wherever on the line it is."""
     if value in (None, False, 0):
         return
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if isinstance(value, str) and value.startswith("~"):
         from pathlib import Path
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, running: "Running | None" = Non
             standalone_mode=False,
             obj=Globals(command=command, running=running),
         )
-        return code if isinstance(code, int) else 0
+        return _kept(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.Abort as error:  # Click raises it for Ctrl-C, and ends the line with the terminal's ^C
@@ -66,6 +66,16 @@ def main(arguments: Sequence[str] | None = None, running: "Running | None" = Non
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise
         return _failed(own, error) if isinstance(error, OSError) else _unexpected(own, error)
+
+
+def _kept(code: int) -> int:
+    """Write caches in files that a verb changed; gives the exit code, which a failure changes."""
+    root_file = sys.modules.get("gpucache.store.root_file")
+    for written in root_file.write_all() if root_file is not None else ():
+        if written.problem:
+            streams.complain(f"gpucache: {written.problem}")
+            code = code or ExitCode.CACHE_UNUSABLE
+    return code
 
 
 def interrupted(arguments: Sequence[str], so_far: str = "") -> int:

@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.globals import given, global_options, keep, leave
 from gpucache.cli.group import COMMAND_LINES
 from gpucache.cli.parameters import PathName, flag, require_writable, valued
 from gpucache.cli.running import Running, joined
@@ -41,6 +41,10 @@ without_nvrtc = flag(
     "Build afterwards the kernels that the compiler builds at first launch, all of them; this "
     "can take as long as several plain starts.",
 )
+@click.option(
+    "--cache-file", metavar="FILE", type=PathName(dir_okay=False), expose_value=False, callback=keep,
+    help="Keep the cache in FILE, which is written anew at the end if the cache has changed.",
+)  # fmt: skip
 @valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
 @without_nvrtc
 @global_options
@@ -68,6 +72,11 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     gpucache does not have, gets hits at most: its misses are not cached. In a container with a default
     profile they are, if gpucache runs there too.
 
+    With --cache-file, or GPUCACHE_FILE, which every verb and program heeds, the cache is one file: a tar file
+    of a cache's directory, for one program. It is read at once, and its superseded entries go when it is
+    written. A run that is killed leaves it as it was, and several at once add to it one after another. Only
+    its directory has to exist.
+
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this
     process ends by the same one.
@@ -79,20 +88,22 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     if report is not None:
         require_writable(report)
     running, misspelt = given().running, ""
+    root = given().root
     try:
         settings = given().settings()
-    except UsageError as error:
-        if given().root == "":
+        root = str(settings.folder) if settings.folder is not None else root
+    except GpucacheError as error:
+        if root == "" or given().cache_file is not None:
             raise
         settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:
         is_light = not (settings.disabled or settings.log)  # else the server says it
-        own, systems = str(settings.root or ""), [*map(str, settings.system_dirs)]
+        own, systems = str(settings.folder or settings.root or ""), [*map(str, settings.system_dirs)]
         say = given().say  # silent with --json, whose document is on standard error
         running = Running(
             command,
             joined(own, systems) if is_light else "",
-            given().root,
+            root,
             misspelt,
             lambda told: say(f"gpucache: {told}"),
             nvrtc=not no_nvrtc,
@@ -105,7 +116,7 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
         noted = opencl.noted if opencl else frozenset()
         learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
         summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
-        _tell(outcomes, summary, report)
+        _tell(outcomes, summary, report, _written() if settings.folder is not None else ())
 
 
 def named_command(verb: str) -> tuple[str, ...]:
@@ -151,12 +162,27 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     return built, interrupted
 
 
-def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
+def _written() -> Iterator[str]:
+    """Write the cache's file if the cache has changed, and give a part of the line about it."""
+    from gpucache.store.root_file import write_all
+    from gpucache.units import format_count, format_size
+
+    for one in write_all():
+        if one.problem:
+            complain(f"gpucache: {one.problem}")
+            continue
+        has = f"{format_count(one.entries, 'entry', 'entries')}, {format_size(one.size_bytes)}"
+        yield f"{one.path.name} {'written' if one.changed else 'unchanged'} ({has})"
+
+
+def _tell(
+    outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None, kept: Iterable[str]
+) -> None:
     """Report the results of the builds to stderr, and write the document if a path for it is given."""
     from gpucache.answers.run_lines import reasons, summary_line
     from gpucache.serve.environment import SOCKET
 
-    line = summary_line(summary, inner=SOCKET in os.environ)
+    line = "; ".join([summary_line(summary, inner=SOCKET in os.environ), *kept])
     given().tell("run", outcomes, summary, [*reasons(outcomes, whole=given().whole), line])
     if report is None:
         return

@@ -8,7 +8,7 @@ import click
 
 from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
 from gpucache.cli.caches import cache_option, is_store, open_named, timeout_option
-from gpucache.cli.globals import given
+from gpucache.cli.globals import given, in_folder
 from gpucache.cli.parameters import Name
 from gpucache.engine.selection import Opened
 from gpucache.errors import UsageError
@@ -64,8 +64,12 @@ def open_to_fill(texts: Sequence[str], folder: Path | None, *, dry_run: bool) ->
             raise UsageError(f"--to says where each cache is; leave it out, or the place in --cache {text}")
         found: Sequence[Cache]
         if name == OWN:
-            root = settings if place is None else settings._replace(root=place, root_origin="--cache")
-            found = open_roots(root, systems=False)
+            root = (
+                settings
+                if place is None
+                else settings._replace(root=place, root_origin="--cache", folder=None)
+            )
+            found = open_roots(in_folder(root), systems=False)
         elif name == ALL:
             found = [*open_roots(settings, systems=False), *first_places(SYSTEMS, environ)]
         elif place is None and name is not None:

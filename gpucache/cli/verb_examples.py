@@ -85,6 +85,8 @@ EXAMPLES = {
                 "gpucache run -- ffmpeg -i in.mp4 -vf avgblur_opencl out.mp4"),
         Example("With PoCL: build this run's kernels after its end, so that the next run hits:",
                 "gpucache run --learn -- python app.py"),
+        Example("The cache of one program in one file beside it:",
+                "gpucache run --cache-file app.cache -- python app.py"),
         Example("The result of every build, as JSON:",
                 "gpucache run --report builds.json -- python app.py"),
     ),
@@ -139,6 +141,10 @@ EXAMPLES = {
     ),
     "export rocfft-restore": (
         Example("The database of an image:", "gpucache export rocfft-restore all.db all.image"),
+    ),
+    "export root": (
+        Example("The cache of one program, for a start elsewhere with GPUCACHE_FILE=fft.cache:",
+                "gpucache export root fft.cache --program fft.cl"),
     ),
     "export layer": (
         Example("The builds of a service, for an image that has them in /opt/layer:",

@@ -98,7 +98,7 @@ class Stores(NamedTuple):
         for key in keys:
             remembered = self.memory.get(key) if self.memory is not None else None
             if isinstance(remembered, Found):
-                return Hit(key, remembered.head, remembered.payload, "memory")
+                return Hit(key, remembered.head, remembered.payload, "memory", remembered.log)
             for store in self.on_disk():
                 answer = store.get(key, use=not self.read_only)
                 if isinstance(answer, Found):

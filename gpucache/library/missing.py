@@ -99,11 +99,12 @@ LATER = _Later()
 def flush() -> None:
     """Wait until every miss so far is explained and logged, and the compiled artifacts are in the cache.
 
-    With GPUCACHE_REMOTE_WRITE=1 also until they are sent. An exit of the process does so by itself, and
-    waits a few seconds for entries in transit. Call it before ``os._exit``, or to read the log, the journal
-    or the cache in the same process.
+    Writes a cache in a file. With GPUCACHE_REMOTE_WRITE=1 also waits until they are sent. An exit of the
+    process does so by itself, and waits a few seconds for entries in transit. Call it before ``os._exit``, or
+    to read the log, the journal or the cache in the same process.
     """
     LATER.wait()
+    process.write_files()
     remote = process.stores().remote
     if remote is not None:
         remote().flush()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.assembly import open_stores, process_memory
+from gpucache.assembly import open_stores, opened, process_memory
 from gpucache.engine.stores import Stores
-from gpucache.errors import CacheMissError, UsageError
+from gpucache.errors import CacheMissError, GpucacheError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment, is_true
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
@@ -36,6 +36,8 @@ _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME"
 
 
 _last: "tuple[Mapping[str, str], Stores] | None" = None
+_file: str | None = None
+"""The file that has the cache of this process, by ``keep_in``."""
 
 
 def stores() -> Stores:
@@ -221,8 +223,8 @@ def _log(level: int, form: str, *told: object) -> None:
 def _stores(environment: tuple[tuple[str, str], ...]) -> Stores:
     environ = dict(environment)
     try:
-        settings = read_settings(environ)
-    except (UsageError, OSError) as error:
+        settings = opened(read_settings(environ, file=_file), say_once)
+    except (GpucacheError, OSError) as error:
         gone = "a root is named by a relative path, and the current directory is gone; name its full path"
         say_once(f"the cache is not used: {gone if isinstance(error, OSError) else error}")
         required = is_true(environ.get("GPUCACHE_REQUIRE", ""))
@@ -232,12 +234,31 @@ def _stores(environment: tuple[tuple[str, str], ...]) -> Stores:
         say_once(sentence)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    opened = open_stores(settings, memory=memory, command=command, warn=say_once)
-    if opened.unusable and not opened.systems and not settings.disabled:
-        say_once(f"programs are compiled uncached: {opened.unusable}")
-    for refused in () if settings.disabled else opened.refused:
+    found = open_stores(settings, memory=memory, command=command, warn=say_once)
+    if found.unusable and not found.systems and not settings.disabled:
+        say_once(f"programs are compiled uncached: {found.unusable}")
+    for refused in () if settings.disabled else found.refused:
         say_once(str(refused))
-    return opened
+    return found
+
+
+def write_files() -> None:
+    """Write a cache that is in a file, if it has changed."""
+    root_file = sys.modules.get("gpucache.store.root_file")
+    for written in root_file.write_all() if root_file is not None else ():
+        if written.problem:
+            say_once(written.problem)
+
+
+def keep_in(file: "str | os.PathLike[str] | None") -> None:
+    """Use the cache in a file instead of the one that the environment names; with None that one again.
+
+    The file is read now.
+    """
+    global _file, _last
+    _file, _last = None if file is None else os.fspath(file), None
+    _stores.cache_clear()
+    stores()
 
 
 @cache

@@ -16,6 +16,8 @@ class Found(NamedTuple):
     head: EntryHead
     payload: bytes
     root: Path
+    log: str = ""
+    """The compiler's log, of an entry that may be in no root."""
 
 
 class Absent(NamedTuple):

@@ -39,9 +39,17 @@ class MemoryStore:
             self._found.move_to_end(key)
             return found
 
+    def all(self) -> list[Found]:
+        """Every entry, the least recently used first."""
+        with self._lock:
+            return [*self._found.values()]
+
+    def __contains__(self, key: CacheKey) -> bool:
+        return key in self._found
+
     def publish(self, entry: Entry) -> int:
         """Keep an entry unless it alone exceeds the limit; returns its size in bytes as counted here."""
-        found = Found(entry.key, entry.head, entry.payload, MEMORY_ROOT)
+        found = Found(entry.key, entry.head, entry.payload, MEMORY_ROOT, entry.detail.build_log)
         size_bytes = _size_bytes(found)
         if size_bytes <= self._limit_bytes:
             with self._lock:
@@ -64,7 +72,7 @@ class MemoryStore:
 
 
 def _size_bytes(found: Found) -> int:
-    return ENTRY_OVERHEAD_BYTES + len(found.payload)
+    return ENTRY_OVERHEAD_BYTES + len(found.payload) + len(found.log)
 
 
 def _after_fork_in_child() -> None:

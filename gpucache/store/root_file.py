@@ -1,0 +1,423 @@
+"""A root in one file: a tar file with the entries and records of a root, and nothing else.
+
+It is read at once into a private directory, in memory where there is one, which is the root for this process
+and its children. When that has changed, the file is written anew, atomically. Several processes may use one
+file: each adds its news to the file as it is by then. A process that is killed loses only its own news.
+Entries that newer ones superseded, and records of entries that are gone, are left out, so it does not grow.
+
+Owns that format and these moments. Must not know who uses the root. Only regular files whose place and name
+a root has are read from it; what follows damage is lost, and a file that is not ours is never replaced.
+"""
+
+import atexit
+import os
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
+from gpucache.folders import Folder
+from gpucache.host import os_errors, scratch
+from gpucache.model import EntryHead
+from gpucache.store import layout
+from gpucache.store.format import MAGIC, TOTAL_CAP
+from gpucache.store.root_folder import RECENCY_NS, UNUSABLE, RootFolder
+from gpucache.store.trust import UntrustedFileError, distrust, open_trusted
+from gpucache.units import format_list
+
+FILE_BYTES_CAP = 4 << 30
+"""A larger file is not read: it is not the cache of one program."""
+MEMBERS_CAP = 50_000
+_RECORD_BYTES_CAP = 8 << 20
+_BLOCK = 512
+_HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
+_SUM = slice(148, 156)
+_RECORDS = (layout.ROWS, layout.INDEX, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
+_WAIT_S = 5.0
+_DAY_NS = 24 * 3600 * 10**9
+_UNUSED_NS = 30 * _DAY_NS
+
+
+class Member(NamedTuple):
+    """A file of a root, by its place below it."""
+
+    place: tuple[str, ...]
+    name: str
+    used_ns: int
+
+    @property
+    def path(self) -> str:
+        """The name in the tar file."""
+        return "/".join((*self.place, self.name))
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether it is an entry, not a record."""
+        return self.place[:-1] == layout.ENTRIES
+
+
+class Written(NamedTuple):
+    """A file after it was to be written."""
+
+    path: Path
+    entries: int = 0
+    size_bytes: int = 0
+    changed: bool = False
+    """Whether it was written anew."""
+    problem: str = ""
+    """Why it was not written although it should have been, in one sentence; it is as it was."""
+
+
+def is_root_file(path: Path) -> bool:
+    """Whether a path is such a file, possibly damaged. Raises nothing."""
+    with suppress(OSError, ValueError):
+        if stat.S_ISREG(path.stat().st_mode):  # a FIFO would wait for its other end
+            with path.open("rb") as file:
+                return _is_ours(file.read(_BLOCK + len(MAGIC)))
+    return False
+
+
+def _is_ours(front: bytes) -> bool:
+    """Whether these are the first bytes of such a file, although some may be damaged."""
+    ours = front.startswith((b"v1/", b"./v1/")) or front[_BLOCK:] == MAGIC
+    return ours or not front.strip(b"\0")
+
+
+def members(file: BinaryIO) -> Iterator[tuple[Member, bytes]]:
+    """The files of a root in an open tar file; raises FormatError where it is damaged, OSError."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    for _ in range(MEMBERS_CAP):
+        at, block = file.tell(), file.read(_BLOCK)
+        if not block.strip(b"\0") and len(block) == _BLOCK:
+            return
+        try:
+            name, _, _, _, size, changed, checksum, kind, *_ = _HEADER.unpack(block)
+            true = _octal(checksum) == sum(block) - sum(block[_SUM]) + 8 * ord(" ")
+            *place, name = name.rstrip(b"\0").decode("ascii").removeprefix("./").split("/")
+            member, size_bytes = Member(tuple(place), name, _octal(changed) * 10**9), _octal(size)
+        except (struct.error, ValueError):
+            true = False
+        if not true:
+            raise FormatError(f"is damaged at byte {at}")
+        if kind in (b"\0", b"0") and _is_in_root(member, size_bytes):
+            yield member, file.read(min(size_bytes, end - file.tell()))
+        file.seek(at + _BLOCK + size_bytes + -size_bytes % _BLOCK)
+    raise FormatError(f"has more than {MEMBERS_CAP} files")
+
+
+def _octal(text: bytes) -> int:
+    return int(text.strip(b"\0 ") or b"0", 8)
+
+
+def _is_in_root(member: Member, size_bytes: int) -> bool:
+    if member.is_entry:
+        return layout.fits(member.place[-1], member.name) and size_bytes <= TOTAL_CAP
+    known = member.place in _RECORDS and layout.is_beside(member.place, member.name)
+    return known and size_bytes <= _RECORD_BYTES_CAP
+
+
+def packed(files: Iterable[tuple[Member, bytes]]) -> Iterator[bytes]:
+    """The bytes of a tar file with some files, in pieces."""
+    for member, data in files:
+        size, changed = b"%011o\0" % len(data), b"%011o\0" % max(0, member.used_ns // 10**9)
+        mode, none, blank, ustar = b"0000600\0", b"0000000\0", b" " * 8, b"ustar\x0000"
+        fields = [member.path.encode("ascii"), mode, none, none, size, changed, blank, b"0", b"", ustar]
+        fields[6] = b"%06o\0 " % sum(_HEADER.pack(*fields))
+        yield from (_HEADER.pack(*fields), data, bytes(-len(data) % _BLOCK))
+    yield bytes(2 * _BLOCK)
+
+
+def chosen(
+    root: RootFolder, choose: Callable[[Mapping[Member, EntryHead]], Collection[Member]]
+) -> list[Member]:
+    """The chosen ones of a root's sound entries, and the records that belong to these.
+
+    Raises CacheUnusableError.
+    """
+    from gpucache.store.scan import by_head, scan
+
+    heads = {
+        Member((*layout.ENTRIES, one.name[:2]), one.name, one.identity.mtime_ns): one.head
+        for one in scan(root, by_head)
+        if one.head is not None
+    }
+    entries = sorted(choose(heads))
+    keys = {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
+    programs = {layout.history_name(heads[one].program) for one in entries}
+    found = entries[:]
+    for place in _RECORDS:
+        records = []
+        with suppress(*UNUSABLE), root.open(*place) as folder:
+            for name in [one.name for one in folder.entries()]:
+                with suppress(OSError), open_trusted(folder, name) as (fd, status):
+                    member = Member(place, name, status.st_mtime_ns)
+                    if not _is_in_root(member, status.st_size):
+                        continue
+                    if place in (layout.ROWS, layout.INDEX):  # these name entries by the bytes of their keys
+                        data = os.read(fd, status.st_size)
+                        belongs = any(key in data for key in keys)
+                    else:
+                        belongs = place != layout.PROGRAMS or name in programs
+                    records += [member] * belongs
+        if place == layout.CLOSURES:  # these name none: the last ones stay, as many as there are entries
+            records = sorted(records, key=lambda one: one.used_ns)[-len(entries) :] if entries else []
+        found += sorted(records)
+    return found
+
+
+def write(path: Path, root: RootFolder, files: Collection[Member]) -> None:
+    """Write a file atomically; raises OSError, or CacheUnusableError for the root."""
+
+    def read() -> Iterator[tuple[Member, bytes]]:
+        for member in files:
+            with (
+                root.open() as top,
+                open_trusted(top, *member.place, member.name) as (fd, _),
+                open(fd, "rb", closefd=False) as file,
+            ):
+                yield member, file.read()
+
+    mode, partial = 0o600, f".{path.name}.part"
+    with Folder.at(path.parent) as folder:
+        with suppress(FileNotFoundError):
+            mode |= folder.lstat(path.name).st_mode & 0o044
+        with suppress(FileNotFoundError):
+            folder.unlink(partial)  # of a killed process, as one process at a time writes
+        folder.publish(partial, folder, path.name, packed(read()), mode, durable=True)
+
+
+def export(root: Path, path: Path, programs: Collection[str]) -> Written:
+    """Write some programs of a root, all if none is named, into a file; raises OSError, UsageError.
+
+    Or CacheUnusableError for the root. A file that is not such a file stays.
+    """
+    if os.path.lexists(path) and not is_root_file(path):
+        raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
+    folder = RootFolder(root)
+    files = chosen(
+        folder, lambda heads: [one for one in heads if not programs or heads[one].program in programs]
+    )
+    if not (entries := sum(one.is_entry for one in files)):
+        of = f" of {format_list([*programs])}" if programs else ""
+        raise UsageError(f"{root} has no entries{of}; 'gpucache inspect' lists those that it has")
+    write(path, folder, files)
+    return Written(path, entries, path.stat().st_size, changed=True)
+
+
+class RootFile:
+    """A file, and the directory in which its root is until this process ends."""
+
+    def __init__(self, path: Path, warn: Callable[[str], object], *, writes: bool = True) -> None:
+        """Read a file, which need not exist; raises UsageError or CacheUnusableError with the remedy."""
+        self._path = path
+        self._writes = writes
+        self._process = os.getpid()
+        self._begun_ns = time.time_ns()
+        self.damage = ""
+        """The sentence about a damaged file; empty if it was whole."""
+        with self._open() as file:
+            places = _private_places()
+            for parent in places:
+                try:
+                    self._unpack(parent, file)
+                    break
+                except OSError as error:
+                    if parent == places[-1]:
+                        why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}"
+                        raise CacheUnusableError(f"{path} cannot be unpacked in {parent}: {why}") from None
+        if self.damage:
+            warn(self.damage)
+
+    @contextmanager
+    def _open(self) -> Iterator[BinaryIO | None]:
+        """The file, if it exists; raises UsageError or CacheUnusableError if it cannot be used."""
+        path = self._path
+        try:
+            folder = Folder.at(path.parent)
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError(
+                f"{path.parent} does not exist, so {path.name} cannot be kept there; create the directory"
+            ) from None
+        with folder:
+            try:
+                opened = open_trusted(folder, path.name)
+            except FileNotFoundError:
+                yield None
+                return
+            except UntrustedFileError as error:
+                raise CacheUnusableError(
+                    f"{path} is not trusted, as {error.strerror}; name another file, or remove it"
+                ) from None
+            except OSError as error:
+                raise os_errors.unreadable(path, error, "name another file") from None
+            with opened as (fd, status), open(fd, "rb", closefd=False) as file:
+                if status.st_size > FILE_BYTES_CAP or not _is_ours(file.read(_BLOCK + len(MAGIC))):
+                    raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
+                yield file if status.st_size else None
+
+    def _unpack(self, parent: str, file: BinaryIO | None) -> None:
+        own = scratch.scratch("file", parent)
+        self.root = RootFolder(Path(own.make()) / "root")
+        try:
+            self._take(file)
+        except BaseException:
+            own.remove()
+            raise
+        self._scratch = own
+
+    def _take(self, file: BinaryIO | None) -> None:
+        """Take over what the file has and the directory lacks; raises OSError, CacheUnusableError."""
+        self.root.make(*layout.TMP).close()
+        taken, self._identity = [], None if file is None else _identity(os.fstat(file.fileno()))
+        try:
+            for member, data in members(file) if file is not None else ():
+                taken.append(member)
+                if not os.path.lexists(self.root.path / member.path):
+                    # So old that each use from now on is recorded, and seen when the file is written.
+                    used_ns = min(member.used_ns, time.time_ns() - 2 * RECENCY_NS)
+                    with self.root.make(*member.place) as folder:
+                        self.root.put(folder, member.name, data, used_ns=used_ns, durable=False)
+        except FormatError as error:
+            self.damage = (
+                f"{self._path} {error}; the rest is lost, and a program that needs it replaces the file"
+            )
+        self._had = self._states(taken)
+
+    def _states(self, files: Iterable[Member] | None = None) -> dict[str, tuple[int, int]]:
+        """The inode of each file in the directory, which differs once it was replaced, and its last day."""
+        found = {}
+        for one in chosen(self.root, list) if files is None else files:
+            with suppress(OSError):
+                inode = self.root.path.joinpath(one.path).lstat().st_ino
+                found[one.path] = inode, one.used_ns // _DAY_NS * one.is_entry
+        return found
+
+    def write(self, wait_s: float = _WAIT_S) -> Written:
+        """Write the file if its root has changed, after any other process that writes it. Raises nothing."""
+        from gpucache.store import lock
+
+        done = Written(self._path)
+        if os.getpid() != self._process:
+            return done
+        try:
+            kept, now = chosen(self.root, self._current), self._states()
+            if self._writes and (
+                now.keys() != self._had.keys() or any(_differs(self._had[one], now[one]) for one in now)
+            ):
+                with (
+                    Folder.at(self._path.parent) as folder,
+                    lock.single_flight(folder, f".{self._path.name}.lock", wait_s) as holding,
+                ):
+                    if not holding:
+                        why = "another process writes it, or its file system has no locks"
+                        return done._replace(problem=f"{self._path} was not written: {why}")
+                    with self._open() as file:
+                        if file is not None and self._identity != _identity(os.fstat(file.fileno())):
+                            self._take(file)
+                            kept = chosen(self.root, self._current)
+                    write(self._path, self.root, kept)
+                    self._identity = _identity(folder.lstat(self._path.name))
+                self._had, self.damage, done = self._states(), "", done._replace(changed=True)
+        except OSError as error:
+            why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}, or name another file"
+            return done._replace(problem=f"{self._path} was not written: {why}")
+        except GpucacheError as error:
+            return done._replace(problem=f"{self._path} was not written: {error}")
+        size_bytes = 0 if self._identity is None else self._identity[1]
+        return done._replace(entries=sum(one.is_entry for one in kept), size_bytes=size_bytes)
+
+    def _current(self, heads: Mapping[Member, EntryHead]) -> list[Member]:
+        """Entries that this process used or made, and those to which there is no newer one.
+
+        Next to a newer one of another toolchain an entry stays for 30 days, as two environments may share a
+        file.
+        """
+        newest: dict[object, int] = {}
+        for head in heads.values():
+            for build in (_build(head), _build(head)[:-1]):
+                newest[build] = max(head.created_ns, newest.get(build, 0))
+        return [
+            one
+            for one, head in heads.items()
+            if max(one.used_ns, head.created_ns) >= self._begun_ns
+            or (
+                newest[_build(head)] == head.created_ns
+                and (
+                    newest[_build(head)[:-1]] == head.created_ns or one.used_ns > self._begun_ns - _UNUSED_NS
+                )
+            )
+        ]
+
+    def close(self) -> None:
+        """Remove the directory. Raises nothing."""
+        if os.getpid() == self._process:
+            self._scratch.remove()
+
+
+def _differs(had: tuple[int, int], now: tuple[int, int]) -> bool:
+    return had[0] != now[0] or had[1] < now[1]
+
+
+def _build(head: EntryHead) -> tuple[object, ...]:
+    names = tuple(sorted(head.lowered_names))
+    asked = head.program, head.place, head.target, head.artifact_kind, head.options, head.checks, names
+    return (*asked, head.toolchain)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _private_places() -> list[str]:
+    """The directories in which a private one may be made, those in memory first."""
+    found, runtime = [], os.environ.get("XDG_RUNTIME_DIR", "")
+    with suppress(OSError):
+        status = Path(runtime).stat()
+        if distrust(status) is None and not status.st_mode & 0o077:
+            found.append(runtime)
+    return [*filter(lambda one: os.access(one, os.W_OK | os.X_OK), (*found, "/dev/shm")), scratch.temporary()]
+
+
+_open: dict[Path, RootFile] = {}
+
+
+def root_of(path: Path, warn: Callable[[str], object], *, writes: bool) -> Path:
+    """The directory of a file's root, until this process ends; raises UsageError or CacheUnusableError."""
+    if path not in _open:
+        opened = RootFile(path, warn, writes=writes)
+        if _open.setdefault(path, opened) is not opened:  # another thread was faster
+            opened.close()
+        elif len(_open) == 1:
+            atexit.register(_end, warn)
+            scratch.ENDINGS.add(_close)
+            if util := sys.modules.get("multiprocessing.util"):  # whose children end without atexit
+                util.Finalize(None, _end, (warn,), exitpriority=0)
+    return _open[path].root.path
+
+
+def damages() -> list[str]:
+    """A sentence for each file that was damaged when it was read."""
+    return [one.damage for one in _open.values() if one.damage]
+
+
+def write_all() -> list[Written]:
+    """Write every file whose root has changed. Raises nothing."""
+    return [one.write() for one in _open.values()]
+
+
+def _end(warn: Callable[[str], object]) -> None:
+    for one in write_all():
+        if one.problem:
+            warn(one.problem)
+    _close()
+
+
+def _close() -> None:
+    for one in _open.values():
+        one.close()
