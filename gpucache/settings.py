@@ -46,8 +46,8 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_FILE",
-        "A file that is the cache, instead of GPUCACHE_DIR: read at the start, written anew at the end if the "
-        "cache has changed; it need not exist yet.",
+        "A file that is the cache, instead of GPUCACHE_DIR: read at the start, and written anew at the end "
+        "if anything changed; it need not exist yet.",
     ),
     Variable(
         "GPUCACHE_SYSTEM_DIRS",

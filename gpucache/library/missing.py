@@ -5,6 +5,7 @@ the end of the process. Must not know a GPU stack.
 """
 
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -48,6 +49,7 @@ class _Later:
         self._changed = threading.Condition()
         self._waiting: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
+        self._is_awaited = False
 
     def _go_on(self) -> None:
         with suppress(RuntimeError):  # the fork did not wait any longer
@@ -66,6 +68,10 @@ class _Later:
             if self._thread is not threading.current_thread():  # which would wait for itself
                 self._changed.wait_for(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(guarded)
+            util = sys.modules.get("multiprocessing.util")
+            if util is not None and not self._is_awaited:  # its children write files before they join threads
+                self._is_awaited = True
+                util.Finalize(None, self.wait, exitpriority=1)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gpucache")
                 try:

@@ -84,7 +84,7 @@ def is_root_file(path: Path) -> bool:
 
 def _is_ours(front: bytes) -> bool:
     """Whether these are the first bytes of such a file, although some may be damaged."""
-    ours = front.startswith((b"v1/", b"./v1/")) or front[_BLOCK:] == MAGIC
+    ours = front.startswith(f"{layout.VERSION_FOLDER}/".encode()) or front[_BLOCK:] == MAGIC
     return ours or not front.strip(b"\0")
 
 
@@ -99,7 +99,7 @@ def members(file: BinaryIO) -> Iterator[tuple[Member, bytes]]:
         try:
             name, _, _, _, size, changed, checksum, kind, *_ = _HEADER.unpack(block)
             true = _octal(checksum) == sum(block) - sum(block[_SUM]) + 8 * ord(" ")
-            *place, name = name.rstrip(b"\0").decode("ascii").removeprefix("./").split("/")
+            *place, name = name.rstrip(b"\0").decode("ascii").split("/")
             member, size_bytes = Member(tuple(place), name, _octal(changed) * 10**9), _octal(size)
         except (struct.error, ValueError):
             true = False
@@ -173,6 +173,7 @@ def chosen(
 
 def write(path: Path, root: RootFolder, files: Collection[Member]) -> None:
     """Write a file atomically; raises OSError, or CacheUnusableError for the root."""
+    keys = [one.name.removesuffix(layout.ENTRY_SUFFIX).encode() for one in files if one.is_entry]
 
     def read() -> Iterator[tuple[Member, bytes]]:
         for member in files:
@@ -181,7 +182,9 @@ def write(path: Path, root: RootFolder, files: Collection[Member]) -> None:
                 open_trusted(top, *member.place, member.name) as (fd, _),
                 open(fd, "rb", closefd=False) as file,
             ):
-                yield member, file.read()
+                lines = file if member.place == layout.PROGRAMS else ()
+                of_keys = b"".join(line for line in lines if any(key in line for key in keys))
+                yield member, of_keys or file.read()
 
     mode, partial = 0o600, f".{path.name}.part"
     with Folder.at(path.parent) as folder:
@@ -393,9 +396,9 @@ def root_of(path: Path, warn: Callable[[str], object], *, writes: bool) -> Path:
         opened = RootFile(path, warn, writes=writes)
         if _open.setdefault(path, opened) is not opened:  # another thread was faster
             opened.close()
-        elif len(_open) == 1:
-            atexit.register(_end, warn)
+        else:
             scratch.ENDINGS.add(_close)
+            atexit.register(_end, warn)
             if util := sys.modules.get("multiprocessing.util"):  # whose children end without atexit
                 util.Finalize(None, _end, (warn,), exitpriority=0)
     return _open[path].root.path
