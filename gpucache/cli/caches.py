@@ -142,10 +142,8 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     settings = given().settings()
     if is_store(text):
         return Opened(settings, _opened_store(text, settings))
-    from gpucache.store.root_file import is_root_file
-
     name, place = split(text)
-    if place is not None and (name == OWN or (name is None and (is_own(place) or is_root_file(place)))):
+    if place is not None and (name == OWN or (name is None and (is_own(place) or _is_own_file(place)))):
         name, systems = OWN, False
         settings = in_folder(
             settings._replace(root=place, root_origin="--cache", folder=None, system_dirs=())
@@ -168,6 +166,15 @@ def _open_one(text: str, *, systems: bool) -> Opened:
             f"{name} has no own place on this machine: {why}, or ask for one: --cache {name}:PLACE"
         )
     return Opened(settings, tuple(caches))
+
+
+def _is_own_file(place: Path) -> bool:
+    """Whether a place is a root in a file."""
+    if not place.is_file():
+        return False
+    from gpucache.store.root_file import is_root_file
+
+    return is_root_file(place)
 
 
 def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":

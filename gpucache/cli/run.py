@@ -170,6 +170,7 @@ def _written() -> Iterator[str]:
     for one in write_all():
         if one.problem:
             complain(f"gpucache: {one.problem}")
+        if one.problem or not one.size_bytes:
             continue
         has = f"{format_count(one.entries, 'entry', 'entries')}, {format_size(one.size_bytes)}"
         yield f"{one.path.name} {'written' if one.changed else 'unchanged'} ({has})"

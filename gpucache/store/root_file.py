@@ -83,9 +83,9 @@ def is_root_file(path: Path) -> bool:
 
 
 def _is_ours(front: bytes) -> bool:
-    """Whether these are the first bytes of such a file, although some may be damaged."""
+    """Whether these are the first bytes of such a file, although some may be damaged, or only zeros."""
     ours = front.startswith(f"{layout.VERSION_FOLDER}/".encode()) or front[_BLOCK:] == MAGIC
-    return ours or not front.strip(b"\0")
+    return ours or (bool(front) and not front.strip(b"\0"))
 
 
 def members(file: BinaryIO) -> Iterator[tuple[Member, bytes]]:
@@ -260,9 +260,10 @@ class RootFile:
             except OSError as error:
                 raise os_errors.unreadable(path, error, "name another file") from None
             with opened as (fd, status), open(fd, "rb", closefd=False) as file:
-                if status.st_size > FILE_BYTES_CAP or not _is_ours(file.read(_BLOCK + len(MAGIC))):
+                front = file.read(_BLOCK + len(MAGIC))
+                if status.st_size > FILE_BYTES_CAP or (front and not _is_ours(front)):
                     raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
-                yield file if status.st_size else None
+                yield file if front else None
 
     def _unpack(self, parent: str, file: BinaryIO | None) -> None:
         own = scratch.scratch("file", parent)

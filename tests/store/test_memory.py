@@ -10,7 +10,7 @@ from gpucache.store.memory import ENTRY_OVERHEAD_BYTES, MemoryStore
 from tests.children import run_python
 from tests.store.conftest import build_entry
 
-_ONE = ENTRY_OVERHEAD_BYTES + 100
+_ONE = ENTRY_OVERHEAD_BYTES + 100 + len(build_entry().detail.build_log)
 
 
 def _kept(store: MemoryStore, *entries: Entry) -> list[bool]:
