@@ -123,6 +123,7 @@ RUN_ENVIRONMENT = (
         "How long a program of run's command waits for one reply, at most; then it goes on as without "
         "gpucache. At its end run waits twice as long for builds that are still being stored. Default 5000.",
     ),
+    Variable("GPUCACHE_RUN_ADOPTED", "Set by run for itself when it goes on in Python: its command."),
     Variable(
         "GPUCACHE_LAYER_INDEX",
         "The index that export layer wrote, for programs that run without gpucache: its libraries read it.",

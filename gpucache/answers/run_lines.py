@@ -17,7 +17,7 @@ _WHERE = (
     "if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot "
     "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
 )
-_NOT_STARTED = 127
+NOT_STARTED = 127
 _NOTABLE_NS = 5_000_000
 """How much longer than compiling hits may take without a word about it."""
 _NO_ROOM = (
@@ -46,7 +46,7 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
 
 def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
     """The same for a command that was able to ask; one that failed may have ended before its first build."""
-    if code == _NOT_STARTED and not loaded:
+    if code == NOT_STARTED and not loaded:
         return f"{_UNSEEN}; {_NO_ROOM}"
     if not loaded:
         return f"{_UNSEEN} before the command ended with exit code {code}; {_WHERE}" if code else UNSEEN

@@ -11,6 +11,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpucache.cli.running import Running
+
+_ADOPTED = "GPUCACHE_RUN_ADOPTED"
+"""The state of a command that ``native/run.c`` has started."""
 _ALLOCATIONS = 100_000
 """The number of new objects, less freed ones, after which Python collects garbage."""
 
@@ -39,6 +43,27 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         except OSError:
             _leave(code)  # Python's code would be 120
     return code
+
+
+def _started(own: "list[str]", state: "str | None") -> "Running | None":
+    """A command that ``native/run.c`` started, and that this process goes on with.
+
+    Without a state it has not been asked yet, and takes the place of this process. It returns what it cannot
+    do with a negative number as the process.
+    """
+    from gpucache.cli.running import Running, starter
+
+    if state is None:
+        words = [sys.executable, *sys.orig_argv[1 : -len(own)]]
+        if program := starter():
+            os.execv(program, [program, f"--by={len(words)}", *words, *own])
+        return None
+    pid, listener, lock, folder = state.split(":", 3)
+    if int(pid) < 0:
+        return None
+    running = Running(own[own.index("--") + 1 :], "", adopted=(int(pid), int(listener), int(lock), folder))
+    running.run(os.environ)
+    return running
 
 
 def _leave(code: int) -> None:
@@ -73,14 +98,9 @@ def _run(arguments: "Sequence[str] | None") -> int:
     running = None
     try:
         own = sys.argv[1:] if arguments is None else list(arguments)
-        if own[:1] == ["run"]:
-            from gpucache.cli.running import Running, is_plain, plain_roots
-
-            if is_plain(own):
-                running = Running(own[2:], plain_roots())
-                running.run(os.environ)
-                if (code := running.end()) is not None:
-                    return code
+        state = os.environ.pop(_ADOPTED, None)
+        if arguments is None and own[:1] == ["run"] and "--" in own[1:3]:
+            running = _started(own, state)
         from gpucache.cli.process import main as run
 
         code = run(own, running)

@@ -1,4 +1,4 @@
-"""The files made from the code that owns their facts: man pages and completions.
+"""The files made from the code that owns their facts: man pages, completions, and lines that C writes too.
 
     python -m gpucache.cli.generate          write them
     python -m gpucache.cli.generate --check  list the outdated ones; exit 3 if there are any
@@ -6,14 +6,18 @@
 Owns their places in a checkout. They contain no date, no path of this machine and no terminal's width.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from gpucache.answers.run_lines import NOT_STARTED, unbuilt
 from gpucache.cli import completion, manual
 from gpucache.cli.group import PROGRAM, gpucache
 from gpucache.errors import ExitCode
+from gpucache.host.scratch import MARK
+from gpucache.store.tag import TAG_NAME, TAG_TEXT
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
 _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"}
@@ -31,7 +35,7 @@ def generate(check: bool) -> None:
     if check:
         raise click.exceptions.Exit(ExitCode.FINDINGS if changed or strays else ExitCode.DONE)
     for path, text in changed.items():
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     for path in strays:
         path.unlink()
@@ -50,9 +54,27 @@ def top_level(module: Path) -> Path:
 def files(top: Path) -> dict[Path, str]:
     """Every generated file with its text."""
     made = {top / "man" / name: text for name, text in pages().items()}
+    made[top / "gpucache/native/run_lines.h"] = _lines()
     for shell in completion.SHELLS:
         made[top / "completions" / _SCRIPTS[shell.name]] = completion.script(shell, gpucache)
     return made
+
+
+def _lines() -> str:
+    """The header with the texts that ``run`` writes without Python; 111 stands for their argument."""
+    lines = {
+        "UNSEEN": unbuilt(0, loaded=False),
+        "UNSEEN_CODE": unbuilt(111, loaded=False),
+        "NO_ROOM": unbuilt(NOT_STARTED, loaded=False),
+        "NOTHING": unbuilt(0, loaded=True),
+        "NOTHING_CODE": unbuilt(111, loaded=True),
+        "BINARY": unbuilt(0, loaded=True, binaries=1),
+        "BINARIES": unbuilt(0, loaded=True, binaries=111),
+    }
+    texts = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
+    texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
+    made = "".join(f"#define {name} {json.dumps(text)}\n" for name, text in texts.items())
+    return f"/* Made by python -m gpucache.cli.generate. */\n{made}"
 
 
 def pages() -> dict[str, str]:

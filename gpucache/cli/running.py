@@ -1,21 +1,18 @@
-"""The command of ``gpucache run``, from its start to its end, and the line that is written then.
+"""The command of ``gpucache run``, from its start to its end.
 
 Owns its server: none at first, as the command itself finds hits through the index; the modules that serve
-the rest are imported at the first question. Imports next to nothing, and no Click or settings:
-every command waits for that. Must not know options: ``run`` does.
+the rest are imported at the first question. A plain command is started by ``native/run.c``, which ends as it
+does if all its builds hit; else this process takes its place. Imports next to nothing, and no Click or
+settings: the first question waits for that. Must not know options: ``run`` does.
 """
 
 # Paths are text, as in variables.
-# ruff: noqa: PTH100, PTH102, PTH103, PTH111, PTH118, PTH119, PTH120
+# ruff: noqa: PTH118, PTH119
 
-import errno
 import os
-import stat
-import sys
-import time
 
-from gpucache.native.locate import find
-from gpucache.serve.command import Plain, await_command, end_by, heed
+from gpucache.native.locate import BUILT, find
+from gpucache.serve.command import Adopted, Plain, await_command, end_by
 from gpucache.serve.environment import TIMEOUT, Libraries, probe_s, step_s
 from gpucache.serve.listening import Listening
 
@@ -30,98 +27,17 @@ if TYPE_CHECKING:
     from gpucache.serve.server import Handlers, Later
     from gpucache.settings import Settings
 
-_JOURNAL_CAP = 1 << 20
-_PLAIN = frozenset(
-    {
-        "GPUCACHE_DIR",
-        "GPUCACHE_SYSTEM_DIRS",
-        "GPUCACHE_REMOTE",
-        "GPUCACHE_REMOTE_WRITE",
-        "GPUCACHE_REMOTE_TIMEOUT_MS",
-        "GPUCACHE_TRUSTED_KEYS",
-        "GPUCACHE_SIGNING_KEY",
-        "GPUCACHE_RUN_TIMEOUT_MS",
-    }
-)
-"""The gpucache variables with which a command may be run before options and settings are read."""
 
-
-def is_plain(arguments: "Sequence[str]") -> bool:
-    """Whether a command line is ``run -- COMMAND`` alone, with nothing else to be read first."""
-    if arguments[:2] != ["run", "--"] or len(arguments) == 2:
-        return False
-    os.umask(os.umask(0o077) & 0o077)  # as process does
-    if any(name.startswith("GPUCACHE_") and name not in _PLAIN for name in os.environ):
-        return False
-    return None not in (sys.stdin, sys.stdout, sys.stderr)
-
-
-def plain_roots() -> str:
-    """The roots that answer a plain command, as settings find them."""
-    caches = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
-    root = os.environ.get("GPUCACHE_DIR") or os.path.join(caches, "gpucache")
-    own = root.startswith(("/", ".")) or "GPUCACHE_DIR" in os.environ
-    systems = os.environ.get("GPUCACHE_SYSTEM_DIRS", "").split(os.pathsep)
-    return joined(os.path.abspath(root) if own else "", [os.path.abspath(one) for one in systems if one])
+def starter() -> str:
+    """The program in C that starts a plain command; empty if it is not built."""
+    path = os.path.join(BUILT, "gpucache_run")
+    return path if os.access(path, os.X_OK) else ""
 
 
 def joined(own: str, systems: "Sequence[str]") -> str:
     """Roots as libraries read them, the user's first; empty if a colon in one makes them ambiguous."""
     roots = (own, *systems)
     return "" if any(":" in root for root in roots) else ":".join(roots)
-
-
-def note_hits(roots: str, command: str, hits: int) -> bool:
-    """Append a process's hits to the journal below the first root; whether nothing else remains to be done.
-
-    Does the same as the journal's module without its imports, in the simple case: the file exists, or its
-    root does not, it is ours and need not be rotated, and the name needs no escaping.
-    """
-    root = roots.partition(":")[0]
-    path = os.path.join(root, "v1", "journal", "misses.jsonl")
-    if not root:
-        return True
-    if not (command.isascii() and command.isprintable()) or set(command) & set('"\\'):
-        return False
-    line = f'{{"kind":"process","when_ns":{time.time_ns()},"command":"{command}","pid":{os.getpid()},'
-    try:
-        if not os.path.lexists(root):
-            _make_journal(root, path)
-    except (PermissionError, FileExistsError) as error:
-        return isinstance(error, PermissionError)
-    except OSError as error:
-        return error.errno == errno.EROFS
-    try:
-        # Without O_NONBLOCK a FIFO would wait for its other end.
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        status = os.fstat(fd)
-        ours = status.st_uid == os.geteuid() and status.st_nlink == 1 and status.st_size < _JOURNAL_CAP
-        return (
-            ours
-            and stat.S_ISREG(status.st_mode)
-            and os.write(fd, f'{line}"hits":{hits},"misses":0}}\n'.encode()) > 0
-        )
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-
-
-def _make_journal(root: str, path: str) -> None:
-    """Make a private root with an empty journal, as the store does; raises OSError."""
-    from gpucache.store.tag import TAG_NAME, TAG_TEXT
-
-    folder = os.path.dirname(path)
-    os.makedirs(os.path.dirname(root), 0o700, exist_ok=True)
-    for each in (root, os.path.dirname(folder), folder):
-        os.mkdir(each, 0o700)
-    for file, text in ((os.path.join(root, TAG_NAME), TAG_TEXT), (path, b"")):
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.write(fd, text)
-        os.close(fd)
 
 
 def _complain(sentence: str) -> None:
@@ -142,8 +58,11 @@ class Running:
         warn: "Callable[[str], object]" = _complain,
         *,
         nvrtc: bool = True,
+        adopted: "Adopted | None" = None,
     ) -> None:
         """The index of ``roots`` serves the command; ``root`` is the cache's place from the option.
+
+        With ``adopted`` the command runs already.
 
         ``alone`` is the reason not to use either. Without ``nvrtc`` it gets no auditor. ``warn``
         gets sentences for the user, from any thread.
@@ -153,6 +72,7 @@ class Running:
         self._has_nvrtc = nvrtc
         self.command = command
         self._root = root
+        self._adopted = adopted
         self._listening = Listening(self._answering, roots)
         self._ended: Plain = (0, 0, "", False, ())
         self._has_ended = False
@@ -166,7 +86,9 @@ class Running:
         """Run it, and leave signals blocked; an error before its start is raised by ``ended``."""
         try:
             self._libraries = libraries(nvrtc=self._has_nvrtc)
-            self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
+            self._ended = await_command(
+                self.command, environ, self._libraries, self._listening, self._alone, self._adopted
+            )
             self._has_ended = True
         except Exception as error:
             self._error = error
@@ -197,36 +119,6 @@ class Running:
         if self._ended[1]:
             end_by(self._ended[1])
         return self._ended[0]
-
-    def end(self) -> "int | None":
-        """Write the line for a command that needed no server; its exit code, or None for any other."""
-        if self._error is not None:
-            return None
-        heed()
-        code, number, alone, *_ = self._ended
-        if number or alone or self.opencl or self._listening.error or self._listening.filtered:
-            return None
-        if self._listening.launched:
-            return None
-        from gpucache.answers.run_lines import counted, unbuilt
-        from gpucache.units import covered_ns
-
-        hits = [_read(hit) for hit in self._listening.hits]
-        if not hits:
-            told = unbuilt(code, loaded=self._listening.loaded, binaries=self._listening.binaries)
-        elif note_hits(self._listening.roots, self._name, len(hits)):
-            waited_ns = covered_ns(sorted((begun, begun + took) for begun, took, *_ in hits))
-            ahead_ns = sum(hit[2] for hit in hits if hit[6])
-            told = "; ".join(counted(len(hits), len(hits), waited_ns, sum(hit[2] for hit in hits), ahead_ns))
-        else:
-            return None
-        told = f"gpucache: {told}"
-        if sys.stderr.isatty():
-            from gpucache.cli.streams import fitted
-
-            told = fitted(told)
-        sys.stderr.write(f"{told}\n")
-        return code
 
     def finish(self) -> "tuple[Intercepted, ...]":
         """The outcome of each build, in the order in which the command asked for them."""

@@ -54,6 +54,16 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
         self._place = ""
         self._lock: int | None = None
 
+    @classmethod
+    def adopt(cls, place: str, lock: int) -> "scratch":
+        """One that this process made before it was Python, with the descriptor of its lock, or -1."""
+        made = cls("")
+        made._place = place
+        if lock >= 0:
+            os.set_inheritable(lock, False)
+            made._lock = lock
+        return made
+
     def __enter__(self) -> "Path":
         from pathlib import Path
 

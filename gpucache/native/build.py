@@ -16,6 +16,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 BUILT = FOLDER / "lib"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-s")
+STARTER = "gpucache_run"
+"""The program that begins ``gpucache run``."""
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
 ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c")
@@ -39,6 +41,7 @@ class Library:
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
+    STARTER: Library(("run.c",)),
     **{
         f"nvrtc_{major}": Library(
             ("nvrtc_shim.c", *ASKING),
@@ -52,7 +55,7 @@ LIBRARIES: Mapping[str, Library] = {
         for major in (12, 13)
     },
 }
-"""By name; the file is called ``libgpucache_NAME.so``."""
+"""By name; ``file_name`` has the file's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,8 @@ class Compiler:
 
 
 def file_name(library: str) -> str:
-    """The name of a library's file."""
-    return f"libgpucache_{library}.so"
+    """The name of a library's file, or of the program's."""
+    return library if library == STARTER else f"libgpucache_{library}.so"
 
 
 def find_compiler() -> Compiler | None:
@@ -115,7 +118,9 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
     library = LIBRARIES[name]
     with tempfile.TemporaryDirectory(dir=folder) as place:
         made = Path(place, file_name(name))
-        arguments = [*_FLAGS, *library.flags, *flags, *(str(FOLDER / source) for source in library.sources)]
+        usual = [flag for flag in _FLAGS if name != STARTER or flag != "-shared"]
+        sources = (str(FOLDER / source) for source in library.sources)
+        arguments = [*usual, *library.flags, *flags, *sources]
         problem = ""
         if library.needs:
             empty = Path(place, library.needs)

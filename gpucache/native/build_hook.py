@@ -33,7 +33,7 @@ class NativeLibraries(BuildHookInterface):  # type: ignore[misc]
         wanted: list[str] = self._native().requirements()
         return wanted
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - Hatchling's
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the files and the platform."""
         native = self._native()
         compiler = native.find_compiler()
@@ -47,5 +47,10 @@ class NativeLibraries(BuildHookInterface):  # type: ignore[misc]
             for name in native.LIBRARIES
             if name not in problems
         ]
+        if native.STARTER not in problems and version != "editable":  # a checkout's would soon be older
+            build_data["shared_scripts"][str(native.BUILT / native.STARTER)] = "gpucache"
+            # The installer would write its own gpucache over it; ours starts this one.
+            scripts = self.metadata.core.scripts
+            scripts["gpucache-python"] = scripts.pop("gpucache")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{compiler.platform}"

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gpucache.serve.server import Handlers
 
 Plain = tuple[int, int, str, bool, tuple[str, ...]]
+Adopted = tuple[int, int, int, str]
+"""A command that ``native/run.c`` started in this process: its process, the descriptors of the socket and of
+the directory's lock, and the directory."""
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _INTERRUPTS = ("SIGINT", "SIGTERM", "SIGHUP")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
@@ -52,8 +55,11 @@ def await_command(
     libraries: "Libraries",
     listening: Listening,
     alone: str = "",
+    adopted: "Adopted | None" = None,
 ) -> Plain:
     """The same with the plain values of ``Ended``; with ``alone``, which says why, as it would without us.
+
+    A command that is adopted runs already.
 
     Afterwards signals stay blocked until ``heed``, so that none comes before the command's end is known.
     """
@@ -68,13 +74,16 @@ def await_command(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         try:
-            if not alone:
+            if adopted:
+                listening.adopt(*adopted[1:])
+            elif not alone:
                 path = listening.open()
                 environ = intercepted(environ, path, libraries, listening.roots, own_filters())
         except Exception as error:
             alone = _told(error)
         try:
-            code, number = _wait(_start(argv, environ, frozenset(map(int, before))), numbers)
+            pid = adopted[0] if adopted else _start(argv, environ, frozenset(map(int, before)))
+            code, number = _wait(pid, numbers)
         finally:
             try:
                 listening.close()

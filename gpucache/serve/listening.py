@@ -69,16 +69,26 @@ class Listening:
     def open(self) -> str:
         """Listen; gives the path of the socket. Raises OSError, UsageError."""
         path = self._place()
-        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self._listener.bind(path)
-        self._listener.listen(_WAITING)
+        listener = self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(_WAITING)
+        self._begin(listener)
+        return path
+
+    def adopt(self, listener: int, lock: int, folder: str) -> None:
+        """Go on with a socket at which this process listened before it was Python."""
+        self._folder, self._path = scratch.adopt(folder, lock), os.path.join(folder, _NAME)
+        os.set_inheritable(listener, False)
+        self._listener = _socket.socket(fileno=listener)
+        self._begin(self._listener)
+
+    def _begin(self, listener: "_socket.socket") -> None:
         self._heard.acquire()
         try:
-            _thread.start_new_thread(self._wait, (self._listener,))
+            _thread.start_new_thread(self._wait, (listener,))
         except RuntimeError:  # no thread is left
             self._heard.release()
             raise
-        return path
 
     def close(self) -> None:
         """Accept no new connection, finish the current ones within ``drain_s``, and clean up."""

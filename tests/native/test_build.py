@@ -148,5 +148,9 @@ def test_a_wheel_has_the_libraries_where_there_is_a_compiler(
     [wheel] = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(wheel) as archive:
         inside = {Path(name).name for name in archive.namelist() if name.startswith("gpucache/native/lib/")}
+        scripts = {name for name in archive.namelist() if ".data/scripts/" in name}
+        [entry] = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        assert ("gpucache-python = " in archive.read(entry).decode()) is with_compiler
     assert inside == ({build.file_name(name) for name in build.LIBRARIES} if with_compiler else set())
+    assert len(scripts) == with_compiler
     assert wheel.stem.endswith("-py3-none-any") is not with_compiler

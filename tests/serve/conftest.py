@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.errors import NoDeviceError
-from gpucache.native.build import BUILT, build, find_compiler
+from gpucache.native.build import BUILT, STARTER, build, find_compiler
 from gpucache.native.locate import locate
 from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
@@ -87,6 +87,18 @@ def run(gpucache: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: P
         done = gpucache("run", *learn, "--report", report, "--", *rest[len(learn) :], **variables)
         document = json.loads(report.read_text()) if report.exists() else None
         return Done(done.returncode, done.stdout, done.stderr, document)
+
+    return call
+
+
+@pytest.fixture
+def run_without_python(environment: dict[str, str]) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run a command under the part of ``gpucache run`` in C alone; it exits with 99 where it needs Python."""
+    none = ("sh", "-c", "exit 99")
+    environ = {name: value for name, value in environment.items() if name != "GPUCACHE_MEMORY_BYTES"}
+
+    def call(*command: object) -> "subprocess.CompletedProcess[str]":
+        return run_text([BUILT / STARTER, f"--by={len(none)}", *none, "run", "--", *command], env=environ)
 
     return call
 

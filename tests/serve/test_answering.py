@@ -1,7 +1,7 @@
 """The conditions of an answer in a root, and commands served there without a server."""
 
-import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gpucache.backends.cuda import nvrtc
-from gpucache.cli.running import Running, note_hits, plain_roots
 from gpucache.engine.prepare import Prepared
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import digest, header_of, variable_of
@@ -34,8 +33,6 @@ from gpucache.serve.index import Condition
 from gpucache.serve.nvrtc import Call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, prepare_build, read_build
 from gpucache.serve.wire import Fields
-from gpucache.settings import read_settings
-from gpucache.store.directory import DirectoryStore
 from tests.pocl import PLATFORM, need_pocl
 from tests.serve.conftest import PROGRAM, Done
 from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
@@ -179,53 +176,6 @@ def test_a_header_that_is_younger_than_a_minute_counts_by_its_content(
     assert not any(found._header(str(header), digest(b"x"))[:8])
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"GPUCACHE_DIR": "some/place"},
-        {"XDG_CACHE_HOME": "/caches"},
-        {},
-        {"GPUCACHE_DIR": "/a", "GPUCACHE_SYSTEM_DIRS": ":some/image::/b/../c"},
-    ],
-)
-def test_a_plain_command_finds_the_roots_of_the_settings(
-    monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
-) -> None:
-    """Though it reads none."""
-    for name in ("GPUCACHE_DIR", "XDG_CACHE_HOME", "GPUCACHE_SYSTEM_DIRS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    settings = read_settings(os.environ)
-    assert settings.root is not None
-    roots = (settings.root, *settings.system_dirs)
-    assert plain_roots() == ":".join(os.path.normpath(root) for root in roots)
-
-
-def test_hits_are_counted_in_a_journal_that_is_there(tmp_path: Path) -> None:
-    """In one line, like the journal's own module; a foreign journal or a strange name is left to that."""
-    journal = tmp_path / "v1" / "journal" / "misses.jsonl"
-    assert not note_hits(str(tmp_path), "app", 3)
-    journal.parent.mkdir(parents=True)
-    journal.touch()
-    assert note_hits(f"{tmp_path}:/system", "app", 3)
-    assert not note_hits(str(tmp_path), 'a"pp', 3)
-    record = json.loads(journal.read_text())
-    assert (record["kind"], record["command"], record["hits"], record["misses"]) == ("process", "app", 3, 0)
-
-
-def test_hits_of_an_image_are_counted_in_a_root_that_is_new(tmp_path: Path) -> None:
-    """It is made as the store makes it; where none can be made, nothing remains to be done."""
-    root = tmp_path / "caches" / "gpucache"
-    assert note_hits(f"{root}:/image", "app", 3)
-    store = DirectoryStore(root, writable=True)
-    assert [one["hits"] for one in store.journal_tail(2)] == [3]
-    assert store.is_marked()
-    assert {path.stat().st_mode & 0o077 for path in (root, *root.rglob("*"))} == {0}
-    assert note_hits(":/image", "app", 3)
-    assert note_hits("/sys/gpucache:/image", "app", 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -234,35 +184,24 @@ def test_hits_of_an_image_are_counted_in_a_root_that_is_new(tmp_path: Path) -> N
 @pytest.mark.usefixtures("installed")
 def test_what_hits_is_answered_without_a_server(
     run: Callable[..., Done],
-    environment: dict[str, str],
-    root: Path,
+    run_without_python: Callable[..., "subprocess.CompletedProcess[str]"],
     words: tuple[object, ...],
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No Python code is imported or run for it, and its hits are counted nevertheless."""
+    """Nor by any Python code, and its hits are counted nevertheless."""
     missed, hit = run(sys.executable, *words), run(sys.executable, *words)
     assert {*missed.results} == {"kept"} and {*hit.results} == {"hit"}
     assert hit.out == missed.out
     assert all(one["key"] and one["target"] and one["saved_ms"] for one in hit.report["outcomes"])
-    monkeypatch.setenv("GPUCACHE_DIR", str(root))
-    running = Running([sys.executable, *map(str, words)], str(root))
-    capfd.readouterr()
-    running.run(environment)
-    assert running.end() == 0
-    assert (running.opencl, running.nvrtc) == (None, None)
-    out, err = capfd.readouterr()
-    assert (out, f"{len(hit.results)} hit" in err) == (hit.out, True)
+    done = run_without_python(sys.executable, *words)
+    assert (done.returncode, done.stdout) == (0, hit.out)
+    assert f"{len(hit.results)} hit" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_late_compiler_needs_a_server_only_for_sizes_that_its_entry_lacks(
     run: Callable[..., Done],
-    environment: dict[str, str],
-    root: Path,
+    run_without_python: Callable[..., "subprocess.CompletedProcess[str]"],
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A launch with another local size is noted at the command's end, and its build has both."""
     need_pocl()
@@ -274,22 +213,14 @@ def test_a_late_compiler_needs_a_server_only_for_sizes_that_its_entry_lacks(
     assert run(*words).results == ["hit"]
     hit = run(*words)
     assert hit.results == ["hit"] and hit.report["outcomes"][0]["all_kernels"]
-    monkeypatch.setenv("GPUCACHE_DIR", str(root))
-
-    def start(command: Sequence[object]) -> Running:
-        running = Running([*map(str, command)], str(root))
-        running.run(environment)
-        return running
-
-    running = start(words)
-    assert (running.end(), running.opencl) == (0, None)
-    assert "all kernels of the hits were built ahead" in capfd.readouterr().err
-    assert start(others).end() is None
+    done = run_without_python(*words)
+    assert (done.returncode, "all kernels of the hits were built ahead" in done.stderr) == (0, True)
+    assert run_without_python(*others).returncode == 99
     lacking = run("--learn", *others)
     assert (lacking.results, lacking.report["summary"]["learned"]) == (["hit"], 1)
     assert run(*others).results == ["hit"]
     for command in (words, others):
-        assert start(command).end() == 0
+        assert run_without_python(*command).returncode == 0
 
 
 @pytest.mark.slow

@@ -507,7 +507,7 @@ sys.exit(main())
 @pytest.mark.parametrize(
     ("verb", "place"),
     [
-        ("run", "gpucache.cli.running Running end"),
+        ("run --quiet --learn", "gpucache.cli.running Running finish"),
         ("record --quiet -o recording", "gpucache.host.scratch scratch remove"),
     ],
 )
@@ -528,7 +528,7 @@ def test_a_socket_that_cannot_be_removed_does_not_change_the_code(tmp_path: Path
     start = _LATE.format(
         module="gpucache.serve.listening", owner="Listening", name="close", what="raise OSError('no disk')"
     )
-    words = ["run", "--", "sh", "-c", "exit 7"]
+    words = ["run", "--learn", "--", "sh", "-c", "exit 7"]
     environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
     done = run_text([sys.executable, "-c", start, *words], env=environ)
     assert (done.returncode, "gpucache: not served: the server failed: no disk" in done.stderr) == (7, True)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpucache.cli.running import note_hits
 from gpucache.store import layout
 from gpucache.store.bounded_log import journal
 from gpucache.store.root_folder import RootFolder
@@ -39,7 +38,7 @@ def _full_of(text: bytes) -> Callable[[Path], None]:
 def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], is_file: bool
 ) -> None:
-    """It is neither waited for nor parsed line by line, by the end of ``run`` and by a reader."""
+    """A reader neither waits for it nor parses it line by line."""
     parsed = 0
 
     def loads(line: bytes) -> object:
@@ -53,7 +52,6 @@ def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
     place.unlink()
     put(place)
     monkeypatch.setattr("gpucache.store.bounded_log.json", SimpleNamespace(loads=loads))
-    assert not note_hits(str(tmp_path), "app", 1)
     assert journal(root).records() == [] and parsed <= 1
     for _ in range(2):  # the first may follow the last line
         journal(root).append([{"kind": "miss"}])
