@@ -234,6 +234,8 @@ class RootFile:
                     if parent == places[-1]:
                         why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}"
                         raise CacheUnusableError(f"{path} cannot be unpacked in {parent}: {why}") from None
+        self._had = self._states()
+        self._entries = sum("/".join(layout.ENTRIES) in one for one in self._had)
         if self.damage:
             warn(self.damage)
 
@@ -278,10 +280,9 @@ class RootFile:
     def _take(self, file: BinaryIO | None) -> None:
         """Take over what the file has and the directory lacks; raises OSError, CacheUnusableError."""
         self.root.make(*layout.TMP).close()
-        taken, self._identity = [], None if file is None else _identity(os.fstat(file.fileno()))
+        self._identity = None if file is None else _identity(os.fstat(file.fileno()))
         try:
             for member, data in members(file) if file is not None else ():
-                taken.append(member)
                 if not os.path.lexists(self.root.path / member.path):
                     # So old that each use from now on is recorded, and seen when the file is written.
                     used_ns = min(member.used_ns, time.time_ns() - 2 * RECENCY_NS)
@@ -291,15 +292,20 @@ class RootFile:
             self.damage = (
                 f"{self._path} {error}; the rest is lost, and a program that needs it replaces the file"
             )
-        self._had = self._states(taken)
 
-    def _states(self, files: Iterable[Member] | None = None) -> dict[str, tuple[int, int]]:
+    def _states(self) -> dict[str, tuple[int, int]]:
         """The inode of each file in the directory, which differs once it was replaced, and its last day."""
-        found = {}
-        for one in chosen(self.root, list) if files is None else files:
-            with suppress(OSError):
-                inode = self.root.path.joinpath(one.path).lstat().st_ino
-                found[one.path] = inode, one.used_ns // _DAY_NS * one.is_entry
+        found: dict[str, tuple[int, int]] = {}
+        places: list[tuple[str, ...]] = [*_RECORDS]
+        with suppress(*UNUSABLE), self.root.open(*layout.ENTRIES) as folder:
+            places += [(*layout.ENTRIES, one.name) for one in folder.entries()]
+        for place in places:
+            with suppress(*UNUSABLE), self.root.open(*place) as folder:
+                for one in folder.entries():
+                    status, member = one.stat(follow_symlinks=False), Member(place, one.name, 0)
+                    if _is_in_root(member, status.st_size):
+                        day = status.st_mtime_ns // _DAY_NS if member.is_entry else 0
+                        found[member.path] = one.inode(), day
         return found
 
     def write(self, wait_s: float = _WAIT_S) -> Written:
@@ -310,10 +316,11 @@ class RootFile:
         if os.getpid() != self._process:
             return done
         try:
-            kept, now = chosen(self.root, self._current), self._states()
-            if self._writes and (
-                now.keys() != self._had.keys() or any(_differs(self._had[one], now[one]) for one in now)
-            ):
+            now = self._states()
+            same = now.keys() == self._had.keys() and not any(
+                _differs(self._had[one], now[one]) for one in now
+            )
+            if self._writes and not same:
                 with (
                     Folder.at(self._path.parent) as folder,
                     lock.single_flight(folder, f".{self._path.name}.lock", wait_s) as holding,
@@ -324,17 +331,18 @@ class RootFile:
                     with self._open() as file:
                         if file is not None and self._identity != _identity(os.fstat(file.fileno())):
                             self._take(file)
-                            kept = chosen(self.root, self._current)
+                    kept = chosen(self.root, self._current)
                     write(self._path, self.root, kept)
                     self._identity = _identity(folder.lstat(self._path.name))
-                self._had, self.damage, done = self._states(), "", done._replace(changed=True)
+                self._had, self._entries, self.damage = self._states(), sum(one.is_entry for one in kept), ""
+                done = done._replace(changed=True)
         except OSError as error:
             why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}, or name another file"
             return done._replace(problem=f"{self._path} was not written: {why}")
         except GpucacheError as error:
             return done._replace(problem=f"{self._path} was not written: {error}")
         size_bytes = 0 if self._identity is None else self._identity[1]
-        return done._replace(entries=sum(one.is_entry for one in kept), size_bytes=size_bytes)
+        return done._replace(entries=self._entries, size_bytes=size_bytes)
 
     def _current(self, heads: Mapping[Member, EntryHead]) -> list[Member]:
         """Entries that this process used or made, and those to which there is no newer one.
