@@ -63,12 +63,11 @@ class BoundedLog:
         """The last records, newest first."""
         return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
 
-    def records(self, limit_bytes: int | None = None) -> list[Record]:
-        """Every record, oldest first, or only the records in the last bytes of the file."""
+    def records(self, limit_bytes: int | None = None, beginning: bytes = b"") -> list[Record]:
+        """Every record, oldest first, or only those in the last bytes of the file, or that begin so."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
-            return [
-                record for line in self._lines(folder, limit_bytes) if (record := _record(line)) is not None
-            ]
+            lines = (line for line in self._lines(folder, limit_bytes) if line.startswith(beginning))
+            return [record for line in lines if (record := _record(line)) is not None]
         return []
 
     def _lines(self, folder: Folder, limit_bytes: int | None = None) -> list[bytes]:

@@ -1,4 +1,5 @@
-"""The events of a program's entries: one bounded log per program name, and one log of removed logs.
+"""The events of a program's entries: one bounded log for the first programs together, then one per program
+name, and one log of removed logs.
 
 A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
 a time limit ended a build. A removed log is recorded by the digest of its program's name, so that a miss is
@@ -6,10 +7,12 @@ not explained as a program that was never built. Losing a line costs an explanat
 here raises OSError. Must not know its readers.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 
 from gpucache.store import layout
 from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record
@@ -20,6 +23,8 @@ EVENT_CAP = 256
 """The maximum number of events that a history returns: the newest."""
 FILE_CAP = 64 << 10
 """The maximum bytes of a program's log."""
+FIRST_CAP = 64 << 10
+"""The size from which on further programs have their own logs: a small cache has one file, not hundreds."""
 REMOVED_CAP = 128 << 10
 """The maximum bytes of the log of removed logs."""
 PROGRAM_CAP = 4096
@@ -27,6 +32,8 @@ PROGRAM_CAP = 4096
 _SELDOM = "00"
 """The beginning of the digests of the programs whose new log bounds the number of all."""
 _PROGRAMS_A_LINE = 300
+_AT_ONCE = 64
+"""How many events at once go to the first log, so that an eviction does not drive out those of others."""
 _TEXT_CAP = 500
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -45,7 +52,10 @@ class History:
         """Append the events of several programs, all events of one program at once."""
         bound = False
         for program, own in events:
-            if self._log(program).append(_line(program, event) for event in own):
+            lines = (_line(program, event) for event in own)
+            if self._is_together(program):
+                self._first().append(islice(lines, _AT_ONCE))
+            if (line := next(lines, None)) is not None and self._log(program).append(chain([line], lines)):
                 # Listing all of them takes time in proportion to their number: one new log in 256 does.
                 bound |= layout.program_digest(layout.history_name(program)).startswith(_SELDOM)
         if bound:
@@ -53,14 +63,16 @@ class History:
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""
-        records = self._log(program).records()
+        name = b'{"program":%s,' % json.dumps(program).encode("ascii")
+        records = [*self._first().records(beginning=name), *self._log(program).records()]
         events = (_event(record, program) for record in records if record.get("program") == program)
         return [event for event in events if event is not None][-EVENT_CAP:]
 
     def programs(self) -> list[str]:
         """The names of the programs that have a history, sorted."""
-        logs = (BoundedLog(self._root, layout.PROGRAMS, name, FILE_CAP) for name in self._names())
-        last = (record for log in logs for record in log.records(2 * LINE_CAP)[-1:])
+        names = (name for name in self._names() if name != layout.FIRST_HISTORY)
+        logs = (BoundedLog(self._root, layout.PROGRAMS, name, FILE_CAP) for name in names)
+        last = [record for log in logs for record in log.records(2 * LINE_CAP)[-1:]] + self._first().records()
         return sorted({str(record["program"]) for record in last if "program" in record})
 
     def note_removed(self, histories: Sequence[str], when_ns: int, why: str) -> None:
@@ -68,7 +80,11 @@ class History:
 
         ``why`` is the rule of an eviction of all entries, or empty if there were too many logs.
         """
-        digests = [layout.program_digest(name) for name in histories]
+        names = dict.fromkeys(histories)
+        if layout.FIRST_HISTORY in names:
+            of_first = (str(record.get("program")) for record in self._first().records())
+            names |= dict.fromkeys(map(layout.history_name, of_first))
+        digests = [layout.program_digest(name) for name in names]
         self._removed().append(
             {"when_ns": when_ns, "why": why, "programs": digests[start : start + _PROGRAMS_A_LINE]}
             for start in range(0, len(digests), _PROGRAMS_A_LINE)
@@ -87,6 +103,20 @@ class History:
             if record is not None and (record.named or found is None):
                 found = record
         return found
+
+    def _first(self) -> BoundedLog:
+        return BoundedLog(self._root, layout.PROGRAMS, layout.FIRST_HISTORY, 8 * FILE_CAP)
+
+    def _is_together(self, program: str) -> bool:
+        """Whether events go to the first log: it is not full, and the program has none of its own."""
+        size = 0
+        with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
+            with suppress(FileNotFoundError):
+                size = programs.lstat(layout.FIRST_HISTORY).st_size
+            with suppress(FileNotFoundError):
+                programs.lstat(layout.history_name(program))
+                return False
+        return size < FIRST_CAP
 
     def _log(self, program: str) -> BoundedLog:
         return BoundedLog(self._root, layout.PROGRAMS, layout.history_name(program), FILE_CAP)

@@ -2,7 +2,7 @@
 
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
-    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>.jsonl
+    <root>/v1/programs/first-00000000.jsonl  <slug>-<8 hex of the name's SHA-256>.jsonl
     <root>/v1/removed.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
@@ -30,6 +30,8 @@ INDEX = (VERSION_FOLDER, "index")
 ROWS = (VERSION_FOLDER, "rows")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_SUFFIX = ".jsonl"
+FIRST_HISTORY = f"first-00000000{HISTORY_SUFFIX}"
+"""The history of all programs together until it is full; then each further program has its own file."""
 REMOVED_NAME = "removed.jsonl"
 JOURNAL_NAME = "misses.jsonl"
 ENTRY_SUFFIX = ".gpc"

@@ -39,6 +39,8 @@ _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
 _SUM = slice(148, 156)
 _RECORDS = (layout.ROWS, layout.INDEX, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
 _WAIT_S = 5.0
+_NAME_CAP = 40
+"""How much of the file's name its directory has, so that messages with that are understood."""
 _DAY_NS = 24 * 3600 * 10**9
 _UNUSED_NS = 30 * _DAY_NS
 
@@ -149,7 +151,7 @@ def chosen(
     }
     entries = sorted(choose(heads))
     keys = {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
-    programs = {layout.history_name(heads[one].program) for one in entries}
+    programs = {layout.FIRST_HISTORY, *(layout.history_name(heads[one].program) for one in entries)}
     found = entries[:]
     for place in _RECORDS:
         records = []
@@ -268,7 +270,7 @@ class RootFile:
                 yield file if front else None
 
     def _unpack(self, parent: str, file: BinaryIO | None) -> None:
-        own = scratch.scratch("file", parent)
+        own = scratch.scratch(self._path.name[:_NAME_CAP], parent)
         self.root = RootFolder(Path(own.make()) / "root")
         try:
             self._take(file)

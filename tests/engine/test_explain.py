@@ -16,6 +16,7 @@ from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import NoEntry, Stores, miss_record
 from gpucache.model import CacheKey, EntryDetail, FindingKind, Target
+from gpucache.store.bounded_log import line_of
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Damaged, Event, ScannedEntry
 
@@ -233,11 +234,11 @@ def test_builds_whose_options_are_not_recorded_are_compared(
     """A history without options, such as an older version's, still leads to the nearest build."""
     near, far = ready(KERNEL, options=["-DN=1"]), ready(KERNEL, options=["-DM=1", "-DO"])
     keep(near, far)
-    (path,) = (store.root / "v1" / "programs").glob("show*.jsonl")
+    (path,) = (store.root / "v1" / "programs").iterdir()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         del line["options"]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_bytes(b"".join(map(line_of, lines)))
     miss = look_up(stores, ready(KERNEL, options=["-DN=2"]))
     assert isinstance(miss, Miss)
     assert miss.nearest == near.key

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import layout, scan
+from gpucache.store import history, layout, scan
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
@@ -18,6 +18,12 @@ LEFT = {"tmp": f"1-{16 * 'a'}-{KEY}.gpc", "locks": f"{KEY}.lock"}
 
 def _event(number: int) -> Event:
     return Event(number, "built", KEY, "cuda:sm_90")
+
+
+@pytest.fixture(autouse=True)
+def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each program its own history, as in a cache whose first one is full."""
+    monkeypatch.setattr(history, "FIRST_CAP", 0)
 
 
 def _record(store: DirectoryStore, count: int) -> list[Path]:

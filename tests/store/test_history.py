@@ -8,7 +8,7 @@ import pytest
 from gpucache.store import bounded_log
 from gpucache.store.bounded_log import LINE_CAP, line_of
 from gpucache.store.directory import DirectoryStore
-from gpucache.store.history import EVENT_CAP, FILE_CAP
+from gpucache.store.history import EVENT_CAP, FILE_CAP, FIRST_CAP
 from gpucache.store.interface import Event
 
 
@@ -52,13 +52,47 @@ def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
     for number in range(1000):
         store.history.record("saxpy", _event(number, "x" * 40))
     events = store.history.events("saxpy")
-    assert _file(root).stat().st_size <= FILE_CAP
+    sizes = [path.stat().st_size for path in (root / "v1" / "programs").iterdir()]
+    assert len(sizes) == 2 and max(sizes) <= FILE_CAP + LINE_CAP
     assert 50 < len(events) <= EVENT_CAP
-    assert [event.when_ns for event in events] == list(range(1000 - len(events), 1000))
+    times = [event.when_ns for event in events]
+    assert (times[-1], times) == (999, sorted(times))
     assert not list((root / "v1" / "tmp").iterdir())
     for number in range(EVENT_CAP + 44):  # of short lines more fit into a file than are reported
         store.history.record("s", Event(number, "built", "", "t"))
     assert [event.when_ns for event in store.history.events("s")] == list(range(44, EVENT_CAP + 44))
+
+
+def test_the_first_programs_share_one_file(root: Path, store: DirectoryStore) -> None:
+    """A small cache has one history; once it is full, each program has its own, which goes on with it."""
+    names = [f"program {number}" for number in range(20)]
+    for name in names:
+        store.history.record(name, _event(1, name))
+    first = _file(root)
+    while first.stat().st_size < FIRST_CAP:
+        store.history.record("large", _event(1, "x" * 500))
+    for name in names[:2]:
+        store.history.record(name, _event(2, name))
+    found = [[event.why for event in store.history.events(name)] for name in names]
+    assert found == [[name] * (2 if name in names[:2] else 1) for name in names]
+    assert len([*first.parent.iterdir()]) == 3
+    assert store.history.programs() == sorted([*names, "large"])
+
+
+def test_many_events_at_once_leave_those_of_others(store: DirectoryStore) -> None:
+    """An eviction of thousands of entries of one program does not drive out other programs' events."""
+    store.history.record("small", _event(1))
+    store.history.record_all([("large", (_event(number) for number in range(5000)))])
+    assert len(store.history.events("small")) == 1
+    assert store.history.events("large")[-1].when_ns == 4999
+
+
+def test_a_program_whose_first_history_is_removed_is_known(store: DirectoryStore) -> None:
+    """It was not never built."""
+    store.history.record("small", _event(1))
+    store.history.note_all("--all")
+    removed = store.history.removed("small")
+    assert (removed and removed.why, store.history.removed("other")) == ("--all", None)
 
 
 def test_garbage_in_a_history_is_skipped(root: Path, store: DirectoryStore) -> None:
