@@ -17,7 +17,6 @@ from unittest.mock import ANY
 import pytest
 
 from gpucache.store.directory import DirectoryStore
-from gpucache.store.interface import Event
 from tests.caches.triton.build import KERNEL, put
 from tests.cli.conftest import upgraded
 from tests.faults.conftest import build_entry
@@ -288,7 +287,7 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
     """Files next to the entries are shown, and removed beyond a quarter of the limit; the entries stay."""
     store = DirectoryStore(cache, writable=True)
     for number in range(40):
-        store.history.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
+        store.remember(f"{number:064x}", b"a closure")
     before = run("--json", "inspect").document["summary"]
     answer = run("evict", "--max-size", f"{before['size_bytes']}B")
     after = run("--json", "inspect").document["summary"]
