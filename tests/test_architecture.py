@@ -372,9 +372,7 @@ def test_every_module(rule: str) -> None:
     assert [module for module in _modules() if not _HOLDS[rule](module)] == []
 
 
-_TOLD_IN_HELP = frozenset(
-    {"cli.manual", "cli.parameters", "cli.topics", "cli.verb_examples", "manifest", "model"}
-)
+_TOLD_IN_HELP = frozenset({"cli.manual", "cli.parameters", "cli.topics", "manifest", "model"})
 """Compilers and caches are named there for people, in examples and manual pages."""
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # Compilers of backends have the name of their cache.
@@ -392,8 +390,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # It reports the other caches in their places.
     "vllm": frozenset({"caches.deep_gemm"}),
     "deep-gemm": frozenset({"caches.vllm"}),
-    "futhark": frozenset({"cli.verb_examples"}),
-    "rocfft": frozenset({"cli.verb_examples"}),
+    "futhark": frozenset({"cli.topics"}),
+    "rocfft": frozenset({"cli.topics"}),
 }
 _NAMES = ("id", "attr", "name", "module", "arg")
 """Where the parts of a tree keep names."""

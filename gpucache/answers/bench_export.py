@@ -1,4 +1,4 @@
-"""Bench cases as a file for others: JSON with every sample, Markdown for a report, a plot.
+"""Bench cases as a file for others: JSON with every sample, Markdown with the report of ``-v``, a plot.
 
 Owns the format of each file suffix, and the layout of a plot, in inches. matplotlib draws cold above warm,
 phases stacked, every start a dot. Each case has a separate axis, as programs differ by orders of
@@ -9,30 +9,29 @@ matplotlib is in the extra ``plot``, and takes long to import: nothing else load
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
-from gpucache.answers.bench import BenchCase, BenchVerdict, summarise_bench
-from gpucache.answers.bench_text import (
+from gpucache.answers.bench import (
+    WHOLE,
     Bar,
-    Look,
+    BenchCase,
+    BenchVerdict,
     bars,
+    bench,
     break_even_words,
     cached_words,
     case_phases,
-    interval_words,
-    looks,
     name_of,
-    phase_cells,
     ratio_words,
     remarks,
-    times,
-    verdict_name,
+    summarise_bench,
     verdict_words,
 )
+from gpucache.answers.console import plain_lines
 from gpucache.answers.document import SCHEMA, json_of
 from gpucache.units import format_duration, printable
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 PLOTS = (".png", ".svg", ".pdf")
 SUFFIXES = (".json", ".md", *PLOTS)
-_MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 _WIDTH, _MARGIN, _LEFT, _RIGHT = 10.0, 0.3, 1.1, 7.2
 """Of the picture, around it, and where the bars begin and end."""
 _LINE, _BAR, _AXIS = 0.19, 0.3, 0.62
@@ -64,6 +62,40 @@ _HOW = (
     "Bars: the median start, in phases. Whiskers: the fastest to the slowest start. Dots: every start. "
     "Each start is a fresh process."
 )
+
+
+class Look(NamedTuple):
+    """How a phase is drawn."""
+
+    colour: str
+    hatch: str = ""
+
+
+# Okabe and Ito's colours, which are distinct in every kind of colour blindness; the long phases are darker.
+LOOKS = {
+    "process start": Look("#C4C4C4"),
+    "context": Look("#56B4E9", "///"),
+    "key": Look("#F0E442"),
+    "lookup": Look("#CC79A7", "xxx"),
+    "compile": Look("#D55E00", "..."),
+    "load": Look("#009E73", "\\\\\\\\"),
+    "kernels": Look("#E69F00", "|||"),
+    "first launch": Look("#0072B2"),
+    WHOLE: Look("#5B7C99"),
+}
+# Tol's muted colours, for phases without a fixed style.
+_SPARE = [Look(colour) for colour in ("#332288", "#999933", "#882255", "#44AA99")]
+
+
+def looks(phases: Iterable[str]) -> dict[str, Look]:
+    """How each phase is drawn, in the order given."""
+    found: dict[str, Look] = {}
+    spare = 0
+    for phase in phases:
+        if phase not in found:
+            found[phase] = LOOKS.get(phase) or _SPARE[spare % len(_SPARE)]
+            spare += phase not in LOOKS
+    return found
 
 
 def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> bytes:
@@ -102,64 +134,12 @@ def _command(fingerprint: Mapping[str, object]) -> str:
 
 def _markdown(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> Iterator[str]:
     yield from ("# Start-up times: nothing cached against everything cached", "")
-    yield "| program | target | start | median | lowest | highest | starts | as fast as cold | verdict |"
-    yield "|---|---|---|--:|--:|--:|--:|--:|---|"
-    for case in cases:
-        yield from _rows(case)
-    yield from (
-        "",
-        "Each start is a fresh process. The ratio is the median of pairs, with its 95 % interval.",
-    )
-    command = _command(fingerprint)
-    if command:
+    yield from _fenced("\n".join(plain_lines(bench(cases, whole=True))), "text")
+    if command := _command(fingerprint):
         yield from ("", "Reproduce it with:", "", *_fenced(command, "sh"))
-    for case in cases:
-        yield from ("", *_section(case))
     yield from ("", "<details>", "<summary>Environment</summary>", "")
     yield from _fenced(json.dumps(dict(fingerprint), indent=2, ensure_ascii=False), "json")
     yield from ("", "</details>", "")
-
-
-def _rows(case: BenchCase) -> Iterator[str]:
-    verdict = verdict_name(BenchVerdict(case.verdict))
-    if case.verdict in (BenchVerdict.DEGRADED, BenchVerdict.FAILED):
-        verdict = f"**{verdict}**"
-    names = (_code(case.program), _code(case.target) if case.target else "-")
-    drawn = bars(case)
-    if not drawn:
-        yield _row(*names, *["-"] * 6, verdict)
-    for number, bar in enumerate(drawn):
-        leading, ending = (("", ""), "") if number else (names, verdict)
-        ratio = bar.ratio
-        told = f"**{times(ratio.median, ratio)}** ({interval_words(ratio)})" if ratio else "1x"
-        yield _row(*leading, *bar.cells, told, ending)
-
-
-def _section(case: BenchCase) -> Iterator[str]:
-    """The verdict of a case, its phases, and further notes."""
-    yield from (f"## {_text(name_of(case))}", "", _text(verdict_words(case)))
-    if len(case.phases) > 1:
-        yield from ("", "| phase | cold | warm |", "|---|--:|--:|")
-        yield from (_row(*row) for row in phase_cells(case))
-    said = list(remarks(case))
-    if said:
-        yield from ("", *(f"- {_text(remark)}" for remark in said))
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _text(text: str) -> str:
-    """Text on one line, escaped so that none of it is read as Markdown."""
-    return _MARKS.sub(lambda match: f"\\{match[0]}", " ".join(text.split()))
-
-
-def _code(text: str) -> str:
-    """A code span for a table; the text may contain backquotes."""
-    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
-    edge = " " if "`" in text else ""
-    return f"{fence}{edge}{' '.join(text.split())}{edge}{fence}".replace("|", "\\|")
 
 
 def _fenced(text: str, language: str) -> tuple[str, str, str]:

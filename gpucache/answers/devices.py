@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucache.answers.grid import Block, Column, Grid, plain
+from gpucache.answers.console import Block, Column, Grid, plain
 from gpucache.json_keys import json_keys
 from gpucache.keys import Difference
 from gpucache.model import Device

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
-from gpucache.answers.entries import CacheEntry, Location, unread_words
-from gpucache.answers.grid import (
+from gpucache.answers.console import (
     NAMED,
     ROWS_SHOWN,
     SIZE,
@@ -18,6 +17,7 @@ from gpucache.answers.grid import (
     one_line,
     plain,
 )
+from gpucache.answers.entries import CacheEntry, Location, unread_words
 from gpucache.host import os_errors
 from gpucache.json_keys import json_keys
 from gpucache.units import format_count, format_list, format_size

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpucache.answers.grid import Block, plain
+from gpucache.answers.console import Block, plain
 from gpucache.json_keys import OrNull
 from gpucache.units import format_count, format_size
 

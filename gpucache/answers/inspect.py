@@ -6,8 +6,20 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
+from gpucache.answers.console import (
+    SIZE,
+    Block,
+    Cell,
+    Column,
+    Grid,
+    Line,
+    Pairs,
+    digest,
+    named,
+    one_line,
+    plain,
+)
 from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
-from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
 from gpucache.json_keys import Instant, json_keys
 from gpucache.model import Checks, KeyField
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucache.answers.grid import few, named
+from gpucache.answers.console import few, named
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import unseen
 from gpucache.json_keys import OrNull, json_keys

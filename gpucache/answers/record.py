@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpucache.answers.grid import Block, Cell, Column, Grid, few, plain
+from gpucache.answers.console import Block, Cell, Column, Grid, few, plain
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import INNER, unseen
 from gpucache.json_keys import Instant, json_keys

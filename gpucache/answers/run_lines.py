@@ -111,7 +111,7 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
 
 def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":
     """Why builds were not stored or not served, each reason once; with ``whole`` every build that missed."""
-    from gpucache.answers.grid import few, named
+    from gpucache.answers.console import few, named
     from gpucache.answers.run import RunResult
 
     if whole:

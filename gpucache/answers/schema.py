@@ -25,14 +25,13 @@ from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
 from gpucache.answers.export import Exported
-from gpucache.answers.fleet import FleetOutcome, FleetSummary
 from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
 from gpucache.answers.transfer import Pulled, PullSummary, Pushed, PushSummary
 from gpucache.answers.verify import Finding, VerifySummary
-from gpucache.answers.warm import WarmOutcome, WarmSummary
+from gpucache.answers.warm import FleetOutcome, FleetSummary, WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, Reach
 from gpucache.json_keys import json_keys
 from gpucache.keys import Difference

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from gpucache.answers.console import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.answers.entries import unread_words
-from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
 from gpucache.keys import Difference

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from gpucache.answers.console import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem, unread_words
-from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import json_keys
 from gpucache.units import format_count, format_list

@@ -1,11 +1,32 @@
-"""The results of warm: the outcome of each program for each target."""
+"""The results of warm: the outcome of each program for each target, here or on other machines.
 
+Machines with the same result are one row for people, and so are programs; the JSON has each build once, with
+the machines that ask for it. Must not know how a result is found.
+"""
+
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
+from typing import NamedTuple
 
-from gpucache.answers.grid import NAMED, SIZE, Block, Column, Grid, named, one_line, plain
+from gpucache.answers.console import (
+    NAMED,
+    PIPE_WIDTH,
+    ROWS_SHOWN,
+    SIZE,
+    Block,
+    Column,
+    Grid,
+    Pieces,
+    few,
+    more_rows,
+    named,
+    one_line,
+    plain,
+)
 from gpucache.answers.lookup import Verdict
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
@@ -199,3 +220,230 @@ def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]
 
 def _item(one: WarmOutcome) -> str:
     return printable(named(one.program, one.target, one.variant), None)
+
+
+@json_keys("outcome.* machines")
+@dataclass(frozen=True, slots=True)
+class FleetOutcome:
+    """A build that machines ask for: one for all whose keys agree."""
+
+    outcome: WarmOutcome
+    machines: tuple[str, ...]
+    """The profiles of the machines that ask for it; empty for a part of a recording that cannot be read."""
+    cause: str = ""
+    """Why it would miss, in the same words for every program that this happens to."""
+
+
+@json_keys("profile builds.*")
+@dataclass(frozen=True, slots=True)
+class FleetMachine:
+    """A machine, and how many of its builds came out how."""
+
+    profile: str
+    """Its profile."""
+    builds: dict[WarmResult, int]
+    """Builds that it asks for whose result is"""
+
+
+@json_keys("command builds machines serves")
+@dataclass(frozen=True, slots=True)
+class FleetCommand:
+    """A command that makes missing builds on one machine."""
+
+    words: tuple[str, ...]
+    builds: int
+    """How many missing builds it makes."""
+    machines: tuple[str, ...]
+    """The profiles of the machines whose compilers make them: on any one of these it is run once."""
+    serves: int
+    """How many machines ask for any of them."""
+
+    @property
+    def command(self) -> str:
+        """The command for a shell."""
+        return shlex.join(self.words)
+
+
+@json_keys("warm.counts.* remote=warm.remote builds without_sources machines commands send")
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """The machines, and the smallest set of builds that would serve all of them."""
+
+    warm: WarmSummary
+    machines: tuple[FleetMachine, ...]
+    """Every machine."""
+    commands: tuple[FleetCommand, ...]
+    """The commands that make the missing builds."""
+    send: str | None = None
+    """The command that then sends them to the store of GPUCACHE_REMOTE."""
+
+    @property
+    def builds(self) -> int:
+        """How many different builds are missing; one may serve several machines."""
+        return self.warm.counts[WarmResult.MISSING]
+
+    @property
+    def without_sources(self) -> int:
+        """How many of them no command makes, as their recording contains no sources."""
+        return self.builds - sum(one.builds for one in self.commands)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """As that of warm; 3 also if something could not be looked up."""
+        code = self.warm.exit_code
+        return ExitCode.FINDINGS if code is ExitCode.DONE and self.warm.counts[WarmResult.SKIPPED] else code
+
+
+def summarise_fleet(
+    outcomes: Sequence[FleetOutcome],
+    profiles: Iterable[str],
+    commands: tuple[FleetCommand, ...] = (),
+    send: str | None = None,
+) -> FleetSummary:
+    """The summary of all builds."""
+    counts = Counter((machine, one.outcome.result) for one in outcomes for machine in one.machines)
+    machines = (FleetMachine(one, {result: counts[one, result] for result in WarmResult}) for one in profiles)
+    return FleetSummary(summarise_warm(one.outcome for one in outcomes), tuple(machines), commands, send)
+
+
+class _Row(NamedTuple):
+    """Machines and builds with the same result."""
+
+    machines: str
+    targets: str
+    programs: str
+    result: WarmResult
+    cause: str
+
+
+def fleet(outcomes: Sequence[FleetOutcome], summary: FleetSummary, *, whole: bool = False) -> Iterator[Block]:
+    """A row for the machines and the programs with the same results, the commands, and the sum.
+
+    With ``whole`` there is a row for each build of each machine.
+    """
+    short = _short(summary)
+    rows = list(_rows(outcomes, short, whole=whole))
+    columns = (
+        Column("machines", lambda row: f"{row.machines}: {row.targets}", shared=True),
+        Column("programs", lambda row: row.programs, prose=True),
+        Column("result", lambda row: plain(row.result.value, STYLES[row.result]), whole=True),
+        Column("reason", lambda row: row.cause, prose=True),
+    )
+    if rows:
+        yield Grid(columns, rows if whole else rows[:ROWS_SHOWN], every=whole)
+        yield from () if whole else more_rows(len(rows), "row")
+    unread = [_unread(one.outcome) for one in outcomes if not one.machines]
+    idle = [one.profile for one in summary.machines if not any(one.builds.values())]
+    if idle:
+        unread.append(f"{_machines(idle, short)}: no device for any recorded program")
+    if unread:
+        yield plain("")
+        yield from (one_line(sentence, "yellow") for sentence in few(unread, whole=whole))
+    yield from _commands(summary, short, whole=whole)
+    hit = WarmResult.HIT
+    lacking = sum(
+        any(one.builds[result] for result in WarmResult if result != hit) for one in summary.machines
+    )
+    told = f"{lacking} would not hit everything" if lacking else "all would hit"
+    builds = f"; {format_count(summary.builds, 'build')} would serve all" if summary.builds else ""
+    yield plain(f"\n{format_count(len(summary.machines), 'machine')}: {told}{builds}", "bold")
+
+
+def misses(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[str]:
+    """A sentence for each group of machines and programs that would not hit."""
+    yield from (_unread(one.outcome) for one in outcomes if not one.machines)
+    for row in _rows(outcomes, _short(summary)):
+        if row.result is not WarmResult.HIT:
+            yield f"{row.programs} on {row.machines}: {row.result}: {row.cause}"
+
+
+def _short(summary: FleetSummary) -> Mapping[str, str]:
+    """The short names of machines: their profiles without directory and suffix, if these names differ."""
+    stems = {one.profile: PurePath(one.profile).stem for one in summary.machines}
+    return stems if len({*stems.values()}) == len(stems) else {one: one for one in stems}
+
+
+def _machines(profiles: Sequence[str], short: Mapping[str, str]) -> str:
+    """A few machines, and how many there are."""
+    told = format_list([short[one] for one in profiles], NAMED)
+    return told if len(profiles) <= NAMED else f"{len(profiles)} machines: {told}"
+
+
+def _programs(some: Sequence[FleetOutcome]) -> str:
+    """A few programs, and how many builds there are."""
+    names = list(dict.fromkeys(one.outcome.program for one in some))
+    if len(some) == 1:
+        return named(names[0], "", some[0].outcome.variant)
+    kind = "program" if len(some) == len(names) else "build"
+    count = f"{format_count(len(some), kind)}: " if len(some) > NAMED else ""
+    return f"{count}{format_list(names, NAMED)}"
+
+
+def _unread(outcome: WarmOutcome) -> str:
+    place, why = outcome.program, outcome.reason
+    return why if place in why else f"{place}: {why}"
+
+
+def _rows(
+    outcomes: Iterable[FleetOutcome], short: Mapping[str, str], *, whole: bool = False
+) -> Iterator[_Row]:
+    """Machines with the same result of the same programs, hits last; with ``whole`` each build of each."""
+    told: dict[str, dict[tuple[WarmResult, str], list[FleetOutcome]]] = {machine: {} for machine in short}
+    for one in outcomes:
+        for machine in one.machines:
+            told[machine].setdefault((one.outcome.result, one.cause), []).append(one)
+    alike: dict[tuple[WarmResult, str, object], list[tuple[str, Sequence[FleetOutcome]]]] = {}
+    for machine, results in told.items():
+        for (result, cause), some in results.items():
+            for part in [[one] for one in some] if whole else [some]:
+                same = frozenset(Counter(one.outcome.program for one in part).items())
+                alike.setdefault((result, cause, len(alike) if whole else same), []).append((machine, part))
+    for (result, cause, _), pairs in sorted(
+        alike.items(), key=lambda one: not whole and one[0][0] is WarmResult.HIT
+    ):
+        machines = _machines([machine for machine, _ in pairs], short)
+        targets = dict.fromkeys(one.outcome.target for _, some in pairs for one in some)
+        yield _Row(machines, format_list([*targets], NAMED), _programs(pairs[0][1]), result, cause)
+
+
+def _commands(summary: FleetSummary, short: Mapping[str, str], *, whole: bool) -> Iterator[Block]:
+    """The commands, each once, with the machines on which it is run."""
+    alike: dict[tuple[str, ...], list[FleetCommand]] = {}
+    for one in summary.commands:
+        alike.setdefault(one.words, []).append(one)
+    for words, same in alike.items():
+        names = [short[one.machines[0]] for one in same]
+        on, serves = names[0], f" for {format_count(same[0].serves, 'machine')}"
+        if len(same) > 1:
+            more = "" if whole or len(names) <= NAMED else " (-v names them)"
+            on, serves = f"each of {format_list(names, len(names) if whole else NAMED)}{more}", ""
+        elif same[0].machines[1:]:
+            on = f"one of {len(same[0].machines)} machines, such as {on}"
+        yield plain(f"\nOn {on}, {format_count(sum(one.builds for one in same), 'build')}{serves}:")
+        yield Shell(words)
+    if summary.send is not None:
+        yield plain("\nThen, to send them to the store:")
+        yield Shell(tuple(shlex.split(summary.send)))
+    if summary.without_sources:
+        yield plain(
+            f"\n{format_count(summary.without_sources, 'missing build')} cannot be made of a recording "
+            "without sources; record again without --digests-only",
+            "yellow",
+        )
+
+
+class Shell(NamedTuple):
+    """A command that is copied to a shell: on a terminal a line that is too long is continued."""
+
+    words: tuple[str, ...]
+
+    def lines(self, width: int) -> Iterator[Pieces]:
+        """As many options with their values on a line as fit."""
+        marked = (("\0" if word.startswith("--") else " ") + shlex.quote(word) for word in self.words)
+        line = " "
+        for part in "".join(marked).lstrip().split("\0"):
+            if line.strip() and len(line) + len(part) + 3 > width < PIPE_WIDTH:
+                yield [f"{line} \\"]
+                line = "   "
+            line += f" {part}"
+        yield [line]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpucache.answers.grid import Block, Column, Grid, digest, named, one_line, plain
+from gpucache.answers.console import Block, Column, Grid, digest, named, one_line, plain
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.keys import Difference

@@ -34,7 +34,7 @@ from gpucache.answers.bench import (
     Spread,
 )
 from gpucache.answers.growth import Growth
-from gpucache.engine.hidden_caches import Clues
+from gpucache.engine.warm.command import Clues
 from gpucache.units import format_duration
 
 CONFIDENCE = 0.95

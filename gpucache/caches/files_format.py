@@ -21,9 +21,18 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
-from gpucache.caches.files import HERE, LARGEST_BYTES, Files, Identity, Tally, listed
+from gpucache.caches.files import (
+    HERE,
+    LARGEST_BYTES,
+    Files,
+    Frame,
+    Identity,
+    LargeError,
+    Parts,
+    Tally,
+    listed,
+)
 from gpucache.caches.format import HOUR_NS, Check, Format, HeldError
-from gpucache.caches.frames import Frame, LargeError, Parts
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
 from gpucache.errors import FormatError

@@ -5,14 +5,18 @@ of interpreters: in PATH, in the system, and in pyenv, uv, conda and the like. A
 found, so callers never rely on this alone (``gpucache.engine.staleness``).
 """
 
+import io
 import mmap
 import os
+import pickletools
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from gpucache.answers.entries import FindingKind, Problem
 
 _NAME = re.compile(r"python(\d+\.\d+)t?")
 _FOLDERS = (
@@ -103,3 +107,27 @@ def _versions(place: Path, short: str) -> frozenset[str]:
                     found.add(f"{short}.{match[1].decode()}")
                 at = data.find(start, at + 1)
     return frozenset(found)
+
+
+_NEWEST = 5
+"""The last protocol whose opcodes are known."""
+
+
+def values(data: bytes, pickles: int) -> tuple[list[str | bytes], Problem | None]:
+    """The texts and bytes in a number of consecutive pickles, and why the data do not begin with these."""
+    found: list[str | bytes] = []
+    stream = io.BytesIO(data)
+    try:
+        for _ in range(pickles):
+            for code, value, _ in pickletools.genops(stream):
+                if code.name == "FRAME" and int(value or 0) > len(data) - stream.tell():
+                    return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a frame of a pickle")
+                if code.name == "PROTO" and int(value or 0) > _NEWEST:
+                    return found, Problem(FindingKind.CORRUPT, f"is not a pickle (protocol {value})")
+                if isinstance(value, str | bytes):
+                    found.append(value)
+    except Exception as error:  # the opcodes of arbitrary bytes can raise anything
+        if stream.tell() >= len(data):
+            return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
+        return found, Problem(FindingKind.CORRUPT, f"is not a pickle ({error})")
+    return found, None

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files
+from gpucache.caches.files import Files, Frame, Parts, Rule
 from gpucache.caches.files_format import SummedFormat
-from gpucache.caches.frames import Frame, Parts, Rule
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import MesaPlaces
 

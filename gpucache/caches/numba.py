@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches import interpreters, pickles
+from gpucache.caches import interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left, hashed
@@ -87,7 +87,7 @@ class Numba(NumbaPlaces, FilesFormat):
             if name.endswith(".nbc") and (wrong := _damage(index, item.read(name, _LARGEST_BYTES))):
                 end = _RUNS if wrong.kind is FindingKind.MISLABELLED else _FAILS
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {end}")
-        values, wrong = pickles.values(item.read(index, _LARGEST_BYTES), 2)
+        values, wrong = interpreters.values(item.read(index, _LARGEST_BYTES), 2)
         if wrong:
             yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
         named = (one for one in values if isinstance(one, str) and one.endswith(".nbc"))
@@ -104,7 +104,7 @@ class Numba(NumbaPlaces, FilesFormat):
 
 def _version(start: bytes) -> str | None:
     """Numba's version from the first pickle of an index; None if it has none."""
-    match pickles.values(start, 1)[0]:
+    match interpreters.values(start, 1)[0]:
         case [str(version)] if re.fullmatch(r"\d[\w.+!-]*", version):
             return version
     return None
@@ -112,7 +112,7 @@ def _version(start: bytes) -> str | None:
 
 def _damage(index: str, data: bytes) -> Problem | None:
     """The problem of a compiled version: its pickle, the object code in it, or whose it is."""
-    values, wrong = pickles.values(data, 1)
+    values, wrong = interpreters.values(data, 1)
     if wrong:
         return wrong
     for info in (describe(value) for value in values if isinstance(value, bytes) and value[:4] in _STARTS):

@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches import interpreters, pickles
+from gpucache.caches import interpreters
 from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
@@ -77,7 +77,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         elif problem := self.look(item).damage:
             yield problem
         for name in item.names if item.parts else ():
-            if wrong := pickles.values(item.read(name, _ITEMS_BYTES), 1)[1]:
+            if wrong := interpreters.values(item.read(name, _ITEMS_BYTES), 1)[1]:
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_NEVER}")
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -86,7 +86,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             yield Problem(FindingKind.MISLABELLED, detail)
             return
         for (row,) in connection.execute("SELECT key_value FROM dict"):
-            if wrong := pickles.values(row if isinstance(row, bytes) else b"", 1)[1]:
+            if wrong := interpreters.values(row if isinstance(row, bytes) else b"", 1)[1]:
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 

@@ -37,6 +37,7 @@ _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
     "cuda": "cuda_driver",
     "onnxruntime-trt": "onnxruntime_tensorrt",
+    "torch-tensorrt": "tensorrt",
 }
 """The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)

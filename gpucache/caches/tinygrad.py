@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry, EntryReport
-from gpucache.caches import databases, pickles
+from gpucache.caches import databases, interpreters
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout, hashed
@@ -87,7 +87,7 @@ def _quoted(table: str) -> str:
 
 def _wrong(value: bytes, compiled: bool) -> str:
     """Why tinygrad cannot use a value, as the rest of a sentence; empty if nothing shows that."""
-    found, problem = pickles.values(value, 1)
+    found, problem = interpreters.values(value, 1)
     if problem:
         return problem.detail
     binaries = [one for one in found if isinstance(one, bytes)]

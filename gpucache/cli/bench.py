@@ -125,7 +125,7 @@ def bench(
 
     if given().command:
         _refuse_beside_command(bool(named.anything or targets or against), as_is=as_is)
-        from gpucache.bench.commands import Command
+        from gpucache.bench.run import Command
         from gpucache.caches.known_caches import KnownCaches
 
         around = KnownCaches(given().environment())
@@ -139,7 +139,7 @@ def bench(
 
 def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     """Time the suite that comes with gpucache on each OpenCL device, and exit."""
-    from gpucache.answers import bench_text as text
+    from gpucache.answers import bench as text
     from gpucache.answers.bench import CheckedCase, CheckedSummary, summarise_checked
     from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.bench.sources import time_checks
@@ -231,7 +231,7 @@ def _finish(
     otherwise: int | None = None,
 ) -> None:
     """Show, export and judge the measurements, and exit."""
-    from gpucache.answers import bench_text as text
+    from gpucache.answers import bench as text
     from gpucache.answers.bench import BenchVerdict, summarise_bench
     from gpucache.bench.compare import below
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from gpucache.answers.console import Display
-    from gpucache.answers.grid import Block
+    from gpucache.answers.console import Block, Display
     from gpucache.cli.running import Running
     from gpucache.settings import Settings
 

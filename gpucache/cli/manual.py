@@ -12,9 +12,9 @@ import click
 
 from gpucache.answers.document import record_name
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
-from gpucache.cli import roff, topics
+from gpucache.cli import topics
 from gpucache.cli.group import COMMANDED
-from gpucache.cli.verb_examples import EXAMPLES, EXIT_CODES, WORDS, Example
+from gpucache.cli.topics import EXAMPLES, EXIT_CODES, WORDS, Example
 from gpucache.errors import ExitCode
 from gpucache.manifest import FIELDS
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
@@ -148,30 +148,30 @@ def page_name(context: click.Context) -> str:
 def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
     name, command = page_name(context), context.command
     lines = [
-        *roff.title(name, 1, command.short_help or _paragraphs(command)[0]),
-        roff.heading("SYNOPSIS"),
-        roff.synopsis(context.command_path, " ".join(command.collect_usage_pieces(context))),
-        roff.heading("DESCRIPTION"),
-        *roff.paragraphs(_paragraphs(command)),
+        *topics.title(name, 1, command.short_help or _paragraphs(command)[0]),
+        topics.heading("SYNOPSIS"),
+        topics.synopsis(context.command_path, " ".join(command.collect_usage_pieces(context))),
+        topics.heading("DESCRIPTION"),
+        *topics.paragraphs(_paragraphs(command)),
         *_commands(context),
-        roff.heading("OPTIONS"),
-        *roff.options(_options(context)),
+        topics.heading("OPTIONS"),
+        *topics.options(_options(context)),
         *_words(str(context.info_name)),
         *_examples(EXAMPLES.get(context.command_path.partition(" ")[2], ())),
-        roff.heading("EXIT STATUS"),
+        topics.heading("EXIT STATUS"),
         *_exit_codes(context),
         *_surroundings(context),
-        *roff.see_also([page for page in every if page[0] != name]),
+        *topics.see_also([page for page in every if page[0] != name]),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _commands(context: click.Context) -> Iterator[str]:
     if isinstance(context.command, click.Group):
-        yield roff.heading("COMMANDS")
+        yield topics.heading("COMMANDS")
         for verb, command in commands(context).items():
-            page = roff.reference(f"{page_name(context)}-{verb}", 1)
-            yield from (".TP", page, roff.filled(command.short_help or ""))
+            page = topics.reference(f"{page_name(context)}-{verb}", 1)
+            yield from (".TP", page, topics.filled(command.short_help or ""))
 
 
 def _options(context: click.Context) -> Iterator[tuple[str, str]]:
@@ -183,16 +183,16 @@ def _words(verb: str) -> Iterator[str]:
     """The meanings of the words in a verb's output."""
     if verb in WORDS:
         heading, kind = WORDS[verb]
-        yield roff.heading(heading)
-        yield from roff.listing(words(kind))
+        yield topics.heading(heading)
+        yield from topics.listing(words(kind))
 
 
 def _examples(examples: Sequence[Example]) -> Iterator[str]:
     if examples:
-        yield roff.heading("EXAMPLES")
+        yield topics.heading("EXAMPLES")
     for number, one in enumerate(examples):
         yield from ((".PP",) if number else ())
-        yield from (roff.filled(one.wish), *roff.verbatim(one.command))
+        yield from (topics.filled(one.wish), *topics.verbatim(one.command))
 
 
 def _exit_codes(context: click.Context) -> Iterator[str]:
@@ -200,14 +200,14 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
     codes = list(ExitCode)
     verb = context.command_path.partition(" ")[2]
     if verb in COMMANDED[:2]:
-        yield roff.filled(
+        yield topics.filled(
             "That of the command; if a signal ended it, this process ends by the same one. If nothing was "
             "started:"
         )
         of_verbs = (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.INTERRUPTED)
         codes = [code for code in codes if code not in of_verbs]
     elif verb == "export layer":
-        yield roff.filled(
+        yield topics.filled(
             "That of the command if it failed; if a signal ended it, this process ends by the same one, "
             "which a shell shows as 128 and the signal's number. 3 also if the layer serves nothing. Else:"
         )
@@ -216,21 +216,22 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
     own = EXIT_CODES.get(verb)
     if own is not None:
         codes = [code for code in codes if code in own or code in (ExitCode.UNEXPECTED, ExitCode.INTERRUPTED)]
-    yield from roff.listing((str(code.value), (own or {}).get(code, code.meaning)) for code in codes)
+    yield from topics.listing((str(code.value), (own or {}).get(code, code.meaning)) for code in codes)
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:
     """Variables and files on the page of the whole command, and on the other pages a reference to it."""
-    yield roff.heading("ENVIRONMENT")
+    yield topics.heading("ENVIRONMENT")
     if context.parent is not None:
-        page = roff.reference(page_name(context.find_root()), 1)
-        yield f"{page}\n{roff.filled('lists the variables that say where the cache is and how it is used.')}"
+        page = topics.reference(page_name(context.find_root()), 1)
+        told = topics.filled("lists the variables that say where the cache is and how it is used.")
+        yield f"{page}\n{told}"
         return
     variables = (*ENVIRONMENT, *RUN_ENVIRONMENT)
-    yield from roff.listing((variable.name, variable.meaning) for variable in variables)
-    yield from (roff.heading("FILES"), roff.filled(_ROOT), *roff.listing(FILES))
-    yield from (roff.heading("COMPILERS"), *roff.paragraphs(_COMPILERS), *roff.verbatim(_INTEL))
-    yield from (roff.heading("COMPLETION"), roff.filled(_COMPLETION), *roff.verbatim(_SHELLS))
+    yield from topics.listing((variable.name, variable.meaning) for variable in variables)
+    yield from (topics.heading("FILES"), topics.filled(_ROOT), *topics.listing(FILES))
+    yield from (topics.heading("COMPILERS"), *topics.paragraphs(_COMPILERS), *topics.verbatim(_INTEL))
+    yield from (topics.heading("COMPLETION"), topics.filled(_COMPLETION), *topics.verbatim(_SHELLS))
 
 
 def _paragraphs(command: click.Command) -> list[str]:
@@ -239,44 +240,50 @@ def _paragraphs(command: click.Command) -> list[str]:
 
 
 def _manifest() -> Iterator[str]:
-    yield from roff.title(MANIFEST, 5, "programs to warm")
-    yield roff.heading("DESCRIPTION")
-    yield from roff.paragraphs(_WHAT_A_MANIFEST_IS)
-    yield roff.heading("FIELDS")
+    yield from topics.title(MANIFEST, 5, "programs to warm")
+    yield topics.heading("DESCRIPTION")
+    yield from topics.paragraphs(_WHAT_A_MANIFEST_IS)
+    yield topics.heading("FIELDS")
     for field in FIELDS:
         where = "" if field.shared else " In [[program]] alone."
-        yield from roff.listing([(f"{field.name} = {field.example}", field.meaning + where)])
-    yield roff.heading("EXAMPLES")
-    yield roff.filled(
+        yield from topics.listing([(f"{field.name} = {field.example}", field.meaning + where)])
+    yield topics.heading("EXAMPLES")
+    yield topics.filled(
         "Each OpenCL program is built twice for every device, the CUDA program for three targets:"
     )
-    yield from roff.verbatim(SAMPLE)
-    yield from roff.see_also([("gpucache-warm", 1), ("gpucache-bench", 1), ("gpucache", 1)])
+    yield from topics.verbatim(SAMPLE)
+    yield from topics.see_also([("gpucache-warm", 1), ("gpucache-bench", 1), ("gpucache", 1)])
 
 
 def _json() -> Iterator[str]:
-    yield from roff.title(JSON, 5, "the JSON documents of gpucache")
-    yield roff.heading("DESCRIPTION")
-    yield from roff.paragraphs(_WHAT_A_DOCUMENT_IS)
-    yield roff.heading("DOCUMENT")
-    yield from roff.listing(_rows(Document))
-    yield from (".PP", roff.filled("If a command could not run, the document has one more key, error, with:"))
-    yield from roff.listing(_rows(Error))
-    yield roff.heading("OUTPUT")
+    yield from topics.title(JSON, 5, "the JSON documents of gpucache")
+    yield topics.heading("DESCRIPTION")
+    yield from topics.paragraphs(_WHAT_A_DOCUMENT_IS)
+    yield topics.heading("DOCUMENT")
+    yield from topics.listing(_rows(Document))
+    yield from (
+        ".PP",
+        topics.filled("If a command could not run, the document has one more key, error, with:"),
+    )
+    yield from topics.listing(_rows(Error))
+    yield topics.heading("OUTPUT")
     for answered in ANSWERS:
         yield from _answered(answered)
-    yield roff.heading("RECORDS")
+    yield topics.heading("RECORDS")
     for kind in records():
         meaning = (kind.__doc__ or "").partition("\n\n")[0]
-        yield from (roff.subheading(record_name(kind)), roff.filled(meaning))
-        yield from roff.listing(_rows(kind))
-    yield from roff.see_also([("gpucache", 1)])
+        yield from (topics.subheading(record_name(kind)), topics.filled(meaning))
+        yield from topics.listing(_rows(kind))
+    yield from topics.see_also([("gpucache", 1)])
 
 
 def _answered(one: Answered) -> Iterator[str]:
     outcomes = f"Outcomes: {record_name(one.outcome)}. " if one.outcome else "No outcomes. "
-    yield from (roff.subheading(f"gpucache {one.asked}"), roff.filled(f"{outcomes}{one.meaning} Summary:"))
-    yield from roff.listing(_rows(one.summary)) if one.summary else ()
+    yield from (
+        topics.subheading(f"gpucache {one.asked}"),
+        topics.filled(f"{outcomes}{one.meaning} Summary:"),
+    )
+    yield from topics.listing(_rows(one.summary)) if one.summary else ()
 
 
 def _rows(kind: type) -> Iterator[tuple[str, str]]:

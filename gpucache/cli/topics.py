@@ -3,13 +3,105 @@
 Owns their sentences. Places are read from the registry and reasons from the verdicts.
 """
 
-from collections.abc import Iterator
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache import __version__
+from gpucache.answers.bench import BenchVerdict
+from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
+from gpucache.answers.run import RunResult
 from gpucache.answers.schema import words
+from gpucache.answers.transfer import PullResult, PushResult
+from gpucache.answers.warm import WarmResult
 from gpucache.caches.registry import SYSTEMS, described, moves
-from gpucache.cli import roff
+from gpucache.errors import ExitCode
+
+_ESCAPES = str.maketrans(
+    {"\\": r"\(rs", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
+)
+_WIDTH = 72
+_PLACEHOLDER = re.compile(r"[A-Z]{2,}")
+
+
+def title(name: str, section: int, headline: str) -> Iterator[str]:
+    """How a page begins; the headline is a phrase without a capital and a full stop."""
+    yield f'.TH {escaped(name.upper())} {section} "" "gpucache {__version__}" "gpucache manual"'
+    yield from (".nh", ".ad l", ".SH NAME")
+    phrase = (headline[:1].lower() + headline[1:]).rstrip(".")
+    yield rf"{escaped(name)} \- {escaped(phrase)}"
+
+
+def heading(words: str) -> str:
+    """The heading of a section."""
+    return f".SH {escaped(words)}"
+
+
+def subheading(words: str) -> str:
+    """The heading of a part of a section."""
+    return f".SS {escaped(words)}"
+
+
+def synopsis(command: str, pieces: str) -> str:
+    """A command in bold, with the placeholders for the user's words in italics."""
+    arguments = _PLACEHOLDER.sub(r"\\fI\g<0>\\fR", escaped(pieces))
+    return rf"\fB{escaped(command)}\fR {arguments}"
+
+
+def paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    """Filled paragraphs."""
+    for number, text in enumerate(texts):
+        if number:
+            yield ".PP"
+        yield filled(text)
+
+
+def verbatim(text: str) -> Iterator[str]:
+    """Indented lines, as they are."""
+    yield from (".PP", ".RS 4", ".nf", *(escaped(line) for line in text.splitlines()), ".fi", ".RE")
+
+
+def listing(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Terms in bold, each with its meaning."""
+    for term, meaning in rows:
+        yield from (".TP", rf"\fB{escaped(term)}\fR", filled(meaning))
+
+
+def options(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Options as Click spells them, such as ``-j, --jobs N``: names in bold, values in italics."""
+    for spelled, meaning in rows:
+        *others, last = spelled.split(", ")
+        name, _, value = last.partition(" ")
+        bold = ", ".join(rf"\fB{escaped(one)}\fR" for one in (*others, name))
+        yield from (".TP", rf"{bold} \fI{escaped(value)}\fR" if value else bold, filled(meaning))
+
+
+def reference(name: str, section: int) -> str:
+    """Another page."""
+    return rf"\fB{escaped(name)}\fR({section})"
+
+
+def see_also(pages: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """The section that names other pages."""
+    yield from (heading("SEE ALSO"), ",\n".join(reference(*page) for page in pages))
+
+
+def filled(text: str) -> str:
+    """Text that a page may break as it likes."""
+    return "\n".join(
+        map(escaped, textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False))
+    )
+
+
+def escaped(text: str) -> str:
+    """Text escaped so that roff prints it as it is."""
+    plain = text.translate(_ESCAPES)
+    return rf"\&{plain}" if plain.startswith(".") else plain
+
 
 CACHES = "gpucache-caches"
 KEYS = "gpucache-keys"
@@ -283,66 +375,240 @@ def pages() -> Iterator[tuple[str, Iterator[str]]]:
 
 
 def _caches() -> Iterator[str]:
-    yield from roff.title(CACHES, 7, "the compile caches that gpucache knows")
-    yield roff.heading("DESCRIPTION")
-    yield from roff.paragraphs(_OTHER_CACHES)
-    yield roff.heading("SYSTEMS")
-    yield from roff.listing((name, described(name)) for name in SYSTEMS)
-    yield roff.heading("MOVING")
-    yield from roff.paragraphs(_MOVING)
-    yield from roff.listing((name, moves(name)) for name in SYSTEMS)
+    yield from title(CACHES, 7, "the compile caches that gpucache knows")
+    yield heading("DESCRIPTION")
+    yield from paragraphs(_OTHER_CACHES)
+    yield heading("SYSTEMS")
+    yield from listing((name, described(name)) for name in SYSTEMS)
+    yield heading("MOVING")
+    yield from paragraphs(_MOVING)
+    yield from listing((name, moves(name)) for name in SYSTEMS)
     verbs = ("inspect", "evict", "export", "push", "pull")
-    yield from roff.see_also([(f"gpucache-{verb}", 1) for verb in verbs])
+    yield from see_also([(f"gpucache-{verb}", 1) for verb in verbs])
 
 
 def _keys() -> Iterator[str]:
-    yield from roff.title(KEYS, 7, "the parts of a key, and the reasons of misses")
-    yield roff.heading("KEYS")
-    yield from roff.paragraphs((*_KEY, *_OWNERS))
-    yield roff.heading("MISSES")
-    yield from roff.paragraphs(_MISS)
-    yield roff.heading("REASONS")
-    yield from roff.listing(words(Verdict))
-    yield from roff.see_also([("gpucache-inspect", 1), ("gpucache-warm", 1), ("gpucache-run", 1)])
+    yield from title(KEYS, 7, "the parts of a key, and the reasons of misses")
+    yield heading("KEYS")
+    yield from paragraphs((*_KEY, *_OWNERS))
+    yield heading("MISSES")
+    yield from paragraphs(_MISS)
+    yield heading("REASONS")
+    yield from listing(words(Verdict))
+    yield from see_also([("gpucache-inspect", 1), ("gpucache-warm", 1), ("gpucache-run", 1)])
 
 
 def _checks() -> Iterator[str]:
-    yield from roff.title(CHECKS, 7, "checks inside kernels, and batches of small programs")
-    yield roff.heading("CHECKS")
-    yield from roff.paragraphs(_CHECKS)
-    yield from roff.verbatim(KERNEL)
-    yield from (".PP", roff.filled(_LAUNCH))
-    yield from roff.verbatim(LAUNCHER)
-    yield from (".PP", roff.filled("The program ends with:"))
-    yield from roff.verbatim(FAILURE)
-    yield roff.heading("BATCHES")
-    yield from roff.paragraphs(_BATCH)
-    yield from roff.see_also([("gpucache-warm", 1), ("gpucache-bench", 1)])
+    yield from title(CHECKS, 7, "checks inside kernels, and batches of small programs")
+    yield heading("CHECKS")
+    yield from paragraphs(_CHECKS)
+    yield from verbatim(KERNEL)
+    yield from (".PP", filled(_LAUNCH))
+    yield from verbatim(LAUNCHER)
+    yield from (".PP", filled("The program ends with:"))
+    yield from verbatim(FAILURE)
+    yield heading("BATCHES")
+    yield from paragraphs(_BATCH)
+    yield from see_also([("gpucache-warm", 1), ("gpucache-bench", 1)])
 
 
 def _fleet() -> Iterator[str]:
-    yield from roff.title(FLEET, 7, "recipes for many machines that share caches")
-    yield roff.heading("DESCRIPTION")
-    yield from roff.paragraphs(_FLEET)
-    yield roff.heading("CONTINUOUS INTEGRATION")
-    yield from roff.paragraphs(_IN_CI)
-    yield from roff.verbatim(CI_JOB)
-    yield from (".PP", *roff.paragraphs(_OF_FORKS))
-    yield roff.heading("CONTAINERS")
-    yield from roff.paragraphs(_IN_A_POD)
-    yield from roff.verbatim(INIT_CONTAINER)
-    yield from (".PP", roff.filled(_STARTS))
-    yield from roff.verbatim(MAIN_CONTAINER)
-    yield from (".PP", *roff.paragraphs(_ONLY_HITS))
-    yield roff.heading("NODES")
-    yield from roff.paragraphs(_ON_NODES)
-    yield from roff.verbatim(NODES_JOB)
-    yield from (".PP", *roff.paragraphs(_LOAD))
-    yield roff.heading("MACHINES THAT WOULD MISS")
-    yield from roff.paragraphs(_BEFORE)
-    yield from roff.verbatim(FLEET_CHECK)
-    yield from (".PP", *roff.paragraphs(_COMMANDS))
-    yield roff.heading("FAILURES")
+    yield from title(FLEET, 7, "recipes for many machines that share caches")
+    yield heading("DESCRIPTION")
+    yield from paragraphs(_FLEET)
+    yield heading("CONTINUOUS INTEGRATION")
+    yield from paragraphs(_IN_CI)
+    yield from verbatim(CI_JOB)
+    yield from (".PP", *paragraphs(_OF_FORKS))
+    yield heading("CONTAINERS")
+    yield from paragraphs(_IN_A_POD)
+    yield from verbatim(INIT_CONTAINER)
+    yield from (".PP", filled(_STARTS))
+    yield from verbatim(MAIN_CONTAINER)
+    yield from (".PP", *paragraphs(_ONLY_HITS))
+    yield heading("NODES")
+    yield from paragraphs(_ON_NODES)
+    yield from verbatim(NODES_JOB)
+    yield from (".PP", *paragraphs(_LOAD))
+    yield heading("MACHINES THAT WOULD MISS")
+    yield from paragraphs(_BEFORE)
+    yield from verbatim(FLEET_CHECK)
+    yield from (".PP", *paragraphs(_COMMANDS))
+    yield heading("FAILURES")
     for what, said, remedy in FAILURES.values():
-        yield from (*roff.listing([(f"{what}:", said)]), ".IP", roff.filled(remedy))
-    yield from roff.see_also([(f"gpucache-{verb}", 1) for verb in ("push", "pull", "key", "run", "warm")])
+        yield from (*listing([(f"{what}:", said)]), ".IP", filled(remedy))
+    yield from see_also([(f"gpucache-{verb}", 1) for verb in ("push", "pull", "key", "run", "warm")])
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A task, and the command for it."""
+
+    wish: str
+    command: str
+
+
+EXAMPLES = {
+    "devices": (
+        Example("The targets of this machine:", "gpucache devices"),
+        Example("Save this machine's profile, to check elsewhere for it:",
+                "gpucache devices --save node.json"),
+        Example("The differences that keep two machines from sharing entries:",
+                "gpucache devices --compare node.json other.json"),
+    ),
+    "warm": (
+        Example("Try it, with the programs that come with gpucache:", "gpucache warm --example"),
+        Example(
+            "All programs of a directory, for PoCL and for a GPU of another machine:",
+            "gpucache warm kernels/ --target opencl:pocl --target cuda:sm_90",
+        ),
+        Example("The programs of a manifest, into a cache for an image:",
+                "gpucache --root image/cache warm --shared --manifest gpucache.toml"),
+        Example("Stop a deployment (exit 3) if anything would be compiled:",
+                "gpucache warm --check --manifest gpucache.toml"),
+        Example("The same for another machine:",
+                "gpucache warm --check kernels/ --device-profile node.json"),
+        Example("Which machines of a fleet would miss recorded programs, and what would serve all:",
+                "gpucache warm --check --device-profile node.json --recording app"),
+        Example("The programs that a command compiled elsewhere, for this machine's devices:",
+                "gpucache warm --recording recording"),
+        Example("Fill every cache that a program uses, below one directory:",
+                "gpucache warm --into caches -- python app.py"),
+    ),
+    "inspect": (
+        Example("Every cache on this machine, and the last misses:", "gpucache inspect"),
+        Example("The entries of one program, with all key fields if it is one entry:",
+                "gpucache inspect saxpy.cl --target opencl:pocl"),
+        Example("Would it hit if it were built like this, and if not why?",
+                "gpucache inspect --why kernels/saxpy.cl --target opencl:pocl -D N=8"),
+        Example("The misses of the last hour:", "gpucache inspect --misses --since 1h"),
+        Example("The cubin of an entry, for other tools:",
+                "gpucache inspect scale.cu --target cuda:sm_90 --extract scale.cubin"),
+        Example("The programs that a command compiled:", "gpucache inspect --recording recording"),
+        Example("The entries of PoCL's cache:", "gpucache inspect --cache pocl --list"),
+    ),
+    "verify": (
+        Example("Is every entry of the cache intact?", "gpucache verify"),
+        Example("Quarantine damaged entries:", "gpucache verify --repair"),
+        Example("Compile the entries of one program again, and compare:",
+                "gpucache verify scale.cu --rebuild"),
+        Example("Every cache on this machine, for a script:", "gpucache --json verify --cache all"),
+    ),
+    "evict": (
+        Example("The entries that a limit of 2 GiB would remove:",
+                "gpucache evict --max-size 2GiB --dry-run"),
+        Example("Entries that are stale and unused for a month:",
+                "gpucache evict --older-than 30d --stale"),
+        Example("The entries of one program for one target:",
+                "gpucache evict --program scale.cu --target cuda:sm_90"),
+        Example("Limit the size of another system's cache, by that system's rules:",
+                "gpucache evict --cache pocl --max-size 500M"),
+        Example("Everything:", "gpucache evict --all --yes"),
+    ),
+    "run": (
+        Example("An unmodified program, which gets its builds from the cache:",
+                "gpucache run -- ffmpeg -i in.mp4 -vf avgblur_opencl out.mp4"),
+        Example("With PoCL: build this run's kernels after its end, so that the next run hits:",
+                "gpucache run --learn -- python app.py"),
+        Example("The cache of one program in one file beside it:",
+                "gpucache run --cache-file app.cache -- python app.py"),
+        Example("The result of every build, as JSON:",
+                "gpucache run --report builds.json -- python app.py"),
+    ),
+    "record": (
+        Example("The programs that a command compiles; a further run adds to them:",
+                "gpucache record -o recording -- python app.py"),
+        Example("Build them on another machine, into a cache for an image:",
+                "gpucache --root image/cache warm --shared --recording recording"),
+        Example("Names and digests alone, enough to check a machine's cache:",
+                "gpucache record -o digests --digests-only -- python app.py"),
+        Example("The check on that machine:", "gpucache warm --check --recording digests"),
+    ),
+    "bench": (
+        Example("Starts of a program with an empty cache and with a full one:",
+                "gpucache bench kernels/saxpy.cl --target opencl:pocl --local-size 64"),
+        Example("The same for any command, with a plot of the results:",
+                "gpucache bench --runs 10 --export starts.svg -- python app.py"),
+        Example("A test that fails (exit 3) unless a warm start is twice as fast:",
+                "gpucache bench --fail-below 2 --manifest gpucache.toml"),
+        Example("Compared with cuda.core's own cache:",
+                "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
+        Example("The cost of checks inside kernels on PoCL:", "gpucache bench --checks --target opencl:pocl"),
+    ),
+    "push": (
+        Example("Send the entries of every cache on this machine, signed:",
+                "gpucache push s3://fleet/caches --cache all --key ci.key"),
+        Example("The entries of one program, as a plan:", "gpucache push store saxpy.cl --dry-run"),
+    ),
+    "pull": (
+        Example("Fill this user's caches before a job starts:",
+                "gpucache pull s3://fleet/caches --cache all"),
+        Example("In an init container, into a volume that programs find by gpucache.env:",
+                "gpucache pull https://caches/fleet --cache all --to /c --best-effort"),
+        Example("The entries that another machine would get:",
+                "gpucache pull store --dry-run --device-profile node.json"),
+    ),
+    "key": (
+        Example("A key for a machine that pushes; the name of the file is the name of the key:",
+                "gpucache key ci.key"),
+        Example("The line for GPUCACHE_TRUSTED_KEYS on machines that pull:", "gpucache key --public ci.key"),
+    ),
+    "export futhark": (
+        Example("A cache file for a Futhark program on another machine, from the program's dump:",
+                "gpucache export futhark foo.cache foo.cu --target cuda:sm_86"),
+    ),
+    "export rocfft": (
+        Example("One rocFFT database from the databases of several nodes:",
+                "gpucache export rocfft all.db node1.db node2.db"),
+    ),
+    "export rocfft-image": (
+        Example("An image for rocfft_cache_deserialize:", "gpucache export rocfft-image all.image all.db"),
+    ),
+    "export rocfft-restore": (
+        Example("The database of an image:", "gpucache export rocfft-restore all.db all.image"),
+    ),
+    "export root": (
+        Example("The cache of one program, for a start elsewhere with GPUCACHE_FILE=fft.cache:",
+                "gpucache export root fft.cache --program fft.cl"),
+    ),
+    "export layer": (
+        Example("The builds of a service, for an image that has them in /opt/layer:",
+                "gpucache export layer layer --at /opt/layer -- ./service --check"),
+    ),
+}  # fmt: skip
+"""By command, the most common wishes first."""
+
+_STORE_UNUSABLE = "the store cannot be reached or refuses, or a cache cannot be used or only partly be read"
+EXIT_CODES: dict[str, dict[ExitCode, str]] = {
+    "push": {
+        ExitCode.DONE: "the store has every entry that was selected, except those that are refused (RESULTS)",
+        ExitCode.USAGE: "no such store, cache, entry or key file, or an extra that is not installed",
+        ExitCode.FINDINGS: "an entry is damaged and was not sent, or the store has objects that are garbage",
+        ExitCode.CACHE_UNUSABLE: _STORE_UNUSABLE,
+    },
+    "pull": {
+        ExitCode.DONE: "the caches have every entry that fits the machine, also if none does; and whatever "
+        "happens with --best-effort, unless the command line is wrong or the command is interrupted",
+        ExitCode.USAGE: "the directory is not a store; no such cache or key; or an extra is not installed",
+        ExitCode.FINDINGS: "an entry is not signed by a trusted key, is damaged or could not be written, or "
+        "the store has objects that are garbage; all others were pulled",
+        ExitCode.CACHE_UNUSABLE: f"there is no store at the URL, {_STORE_UNUSABLE}",
+    },
+    "key": {
+        ExitCode.DONE: "both files were written, or the public key was printed",
+        ExitCode.USAGE: "a file of that name exists or cannot be written; with --public, it is not a secret "
+        "key or others may read it; or the extra 'remote' is not installed",
+    },
+}
+"""By verb, its exit codes where they mean more than for all verbs; the common ones are not repeated."""
+
+WORDS: dict[str, tuple[str, type[StrEnum]]] = {
+    "warm": ("RESULTS", WarmResult),
+    "inspect": ("VERDICTS", Verdict),
+    "verify": ("FINDINGS", FindingKind),
+    "run": ("RESULTS", RunResult),
+    "bench": ("VERDICTS", BenchVerdict),
+    "push": ("RESULTS", PushResult),
+    "pull": ("RESULTS", PullResult),
+}
+"""The words in a verb's output, by verb and under their heading."""

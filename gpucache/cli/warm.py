@@ -180,7 +180,7 @@ def warm(
 
 
 def _warm_command(timeout: float, into: Path | None) -> None:
-    from gpucache.answers import bench_text as text
+    from gpucache.answers import bench as text
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import MOST_RUNS, warm_command
 
@@ -292,7 +292,7 @@ def _check_fleet(
     store: str | None,
 ) -> None:
     """Look up the requests of other machines, and end the command."""
-    from gpucache.answers.fleet import fleet, misses
+    from gpucache.answers.warm import fleet, misses
     from gpucache.engine.warm.fleet import check_fleet
 
     words = ("--root", given().root or "") if given().root else ()

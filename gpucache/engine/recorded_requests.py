@@ -12,7 +12,7 @@ from gpucache.keys import Closure, digest
 from gpucache.model import ArtifactKind, BuildRequest, Language
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.reading import RecordingFolder
-from gpucache.recording.trees import Tree, read_headers
+from gpucache.recording.writing import Tree, read_headers
 
 
 @dataclass(frozen=True, slots=True)

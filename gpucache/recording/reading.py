@@ -18,10 +18,17 @@ from gpucache.answers.record import PassedOver
 from gpucache.errors import SourceError
 from gpucache.host import os_errors
 from gpucache.keys import digest as digest_of
-from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
-from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
-from gpucache.recording.trees import in_place, lay_out, placed
-from gpucache.recording.writing import BLOBS
+from gpucache.recording.builds import (
+    LINE_CAP,
+    DamagedLineError,
+    Line,
+    RecordedBuild,
+    Recording,
+    Seen,
+    read_line,
+    union,
+)
+from gpucache.recording.writing import BLOBS, in_place, lay_out, placed
 from gpucache.sources.rules import Limits
 
 SUFFIX = ".jsonl"

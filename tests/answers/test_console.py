@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from gpucache.answers.console import show, write
-from gpucache.answers.grid import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain
+from gpucache.answers.console import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain, show, write
 
 
 def _grid(*rows: tuple[str | Line, ...]) -> Grid:
@@ -71,7 +70,7 @@ def test_a_pipe_waits_for_no_rich() -> None:
     """Writing lines, tables and pairs imports nothing of rich."""
     program = (
         "import sys\nfrom gpucache.answers.console import show\n"
-        "from gpucache.answers.grid import Column, Grid, Pairs, plain\n"
+        "from gpucache.answers.console import Column, Grid, Pairs, plain\n"
         "grid = Grid((Column('a'),))\ngrid.add('b')\n"
         "show(sys.stdout, [plain('x', 'bold'), grid, Pairs([('a', 'b')])])\n"
         "print(*(name for name in sys.modules if name.split('.')[0] == 'rich'))\n"

@@ -5,8 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from gpucache.answers.console import write
-from gpucache.answers.grid import PIPE_WIDTH, Column, Grid, shortened
+from gpucache.answers.console import PIPE_WIDTH, Column, Grid, shortened, write
 
 INTEL = "opencl:intel-r-opencl/intel-r-xeon-r-processor"
 POCL = "opencl:portable-computing-language/pthread-skylake-avx512-intel-xeon-processor"

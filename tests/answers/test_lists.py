@@ -7,9 +7,8 @@ import pytest
 from rich.console import Console
 
 from gpucache.answers import inspect
-from gpucache.answers.console import write
+from gpucache.answers.console import PIPE_WIDTH, Grid, write
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.grid import PIPE_WIDTH, Grid
 from gpucache.answers.inspect import ROWS_IN_A_TABLE
 
 ENTRY = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu", "cuda:sm_90", "cubin", "-DN=7")

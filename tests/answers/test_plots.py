@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gpucache.answers import inspect_plot
-from gpucache.answers.bench import BenchVerdict, Ratio, Spread
-from gpucache.answers.bench_export import PLOTS, draw, plot
-from gpucache.answers.bench_text import LOOKS, bars, phase_order
+from gpucache.answers.bench import BenchVerdict, Ratio, Spread, bars, phase_order
+from gpucache.answers.bench_export import LOOKS, PLOTS, draw, plot
 from gpucache.answers.entries import CacheEntry
 from tests.answers.cases import CASES, MS, PROGRAM
 

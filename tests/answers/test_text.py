@@ -11,16 +11,26 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gpucache.answers import bench_text as bench
-from gpucache.answers import devices, evict, inspect, layer, record, run_lines, transfer, verify, warm, why
+from gpucache.answers import (
+    bench,
+    devices,
+    evict,
+    inspect,
+    layer,
+    record,
+    run_lines,
+    transfer,
+    verify,
+    warm,
+    why,
+)
 from gpucache.answers.bench import BenchVerdict, BreakEven, Ratio, SettleRun, SettleSummary, Spread
 from gpucache.answers.bench_export import export
-from gpucache.answers.console import write
+from gpucache.answers.console import PIPE_WIDTH, Block, write
 from gpucache.answers.devices import TargetDifference
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
 from gpucache.answers.export import Exported, Source, exported
-from gpucache.answers.grid import PIPE_WIDTH, Block
 from gpucache.answers.growth import Growth
 from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
 from gpucache.answers.layer import Layered, LayerResult, summarise_layer

@@ -8,7 +8,7 @@ import pytest
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 from gpucache.answers.growth import Growth
 from gpucache.bench.compare import NO_LAUNCH, NOT_LOADED, Measured, fold
-from gpucache.engine.hidden_caches import Clues
+from gpucache.engine.warm.command import Clues
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, "pyopencl"
 EMPTY = BenchCase("p", "t", BenchVerdict.FAILED)

@@ -11,8 +11,7 @@ import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict
 from gpucache.bench import run as running
-from gpucache.bench.commands import Command
-from gpucache.bench.run import Extent, run_bench
+from gpucache.bench.run import Command, Extent, run_bench
 from tests.one_cache import OneCache
 
 pytestmark = pytest.mark.slow
@@ -101,7 +100,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
     """It was full before the benchmark began, so only an empty home directory shows its effect."""
     (tmp_path / ".app").mkdir()
     (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
-    monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
+    monkeypatch.setattr("gpucache.engine.warm.command.shutil.which", lambda _: None)
     case = _bench(tmp_path, argv=(sys.executable, "-c", _SPLIT), HOME=str(tmp_path))
     assert case.verdict is BenchVerdict.DEGRADED
     assert "below the home directory in ~/.app: with an empty one it used" in case.reason
@@ -118,7 +117,7 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
 def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without strace, or if the command does not run under it, a note says that caches may go unseen."""
     assert not any("traced" in note for note in _bench(tmp_path).caveats) or shutil.which("strace") is None
-    monkeypatch.setattr("gpucache.engine.hidden_caches._TRACER", ("false",))
+    monkeypatch.setattr("gpucache.engine.warm.command._TRACER", ("false",))
     shutil.rmtree(tmp_path / "bench")
     (tmp_path / "bench").mkdir()
     assert any("it could not be traced by strace" in note for note in _bench(tmp_path).caveats)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.files import Files
-from gpucache.caches.frames import LOOKED_BYTES, LargeError, Parts
+from gpucache.caches.files import LOOKED_BYTES, Files, LargeError, Parts
 from gpucache.errors import FormatError
 
 _FRAME = "version:u8 name:z /4 keyed:u32 keys:u32?keyed :20*keys?keyed body:p64 more:rest"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio
-from gpucache.bench.commands import Command
-from gpucache.bench.run import Extent, Planned
+from gpucache.bench.run import Command, Extent, Planned
 from gpucache.bench.sources import Sources
 
 if TYPE_CHECKING:

@@ -106,7 +106,10 @@ sys.meta_path.insert(0, Strike())
 @pytest.mark.parametrize(
     ("module", "program"),
     [
-        *((name, ["-m", "gpucache"]) for name in ("click", "gpucache.cli.process", "gpucache.answers.grid")),
+        *(
+            (name, ["-m", "gpucache"])
+            for name in ("click", "gpucache.cli.process", "gpucache.answers.console")
+        ),
         *((name, [str(Path(sys.executable).with_name("gpucache"))]) for name in ("click", "gpucache.errors")),
     ],
 )

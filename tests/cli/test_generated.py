@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucache import errors, manifest, settings
-from gpucache.cli import completion, generate, main, manual, roff
+from gpucache.cli import completion, generate, main, manual, topics
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 from gpucache.probe import remembered
@@ -246,7 +246,7 @@ def test_the_documented_exit_codes_are_the_ones_in_use() -> None:
     page = generate.pages()["gpucache.1"]
     for code in errors.ExitCode:
         assert f"  {code.value:<4} {code.meaning}\n" in str(gpucache.epilog)
-        assert f"\\fB{code.value}\\fR\n{roff.filled(code.meaning)}\n" in page
+        assert f"\\fB{code.value}\\fR\n{topics.filled(code.meaning)}\n" in page
     raised = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GpucacheError)
     ]

@@ -45,7 +45,7 @@ OWN_ALONE = (
     "gpucache.bench",
     "gpucache.caches.opening",
     "gpucache.caches.systems",
-    "gpucache.cli.why",
+    "gpucache.cli.inspect",
     "gpucache.engine.explain",
     "gpucache.engine.lookup",
     "gpucache.keys",

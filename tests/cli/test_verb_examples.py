@@ -12,7 +12,7 @@ import pytest
 from gpucache.answers.schema import words
 from gpucache.cli.group import VERBS, gpucache
 from gpucache.cli.manual import SAMPLE
-from gpucache.cli.verb_examples import EXAMPLES, WORDS
+from gpucache.cli.topics import EXAMPLES, WORDS
 from gpucache.manifest import read_manifest
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.answers.fleet import Shell
+from gpucache.answers.warm import Shell
 from gpucache.engine.warm.run import prepare_item
 from gpucache.probe.profile import Profile, save_profile
 from gpucache.store.directory import DirectoryStore

@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.inspect import Advice, AdviceKind
-from gpucache.engine.advice import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise, looks_like
+from gpucache.engine.inspect import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise, looks_like
 from gpucache.model import KeyField
 
 

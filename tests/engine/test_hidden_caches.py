@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.hidden_caches import (
+from gpucache.engine.warm.command import (
     Clues,
     Homeless,
     Watched,

@@ -25,7 +25,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import entries
 from gpucache.caches.registry import load_system
-from gpucache.engine import advice, program_names
+from gpucache.engine import inspect, program_names
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.payload import bitcode, describe, elf, mangled, source
@@ -286,7 +286,7 @@ def _texts(_: Path) -> Bytes:
         entries.as_written, futhark_explaining.read_log,
         program_names.program_name, program_names.source_mark,
         text(mangled.readable),
-        text(lambda name: advice.looks_like([name, name])), text(places.parse),
+        text(lambda name: inspect.looks_like([name, name])), text(places.parse),
     )  # fmt: skip
 
 

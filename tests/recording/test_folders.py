@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.errors import SourceError, UsageError
 from gpucache.keys import digest
-from gpucache.recording import lines, reading
+from gpucache.recording import builds, reading
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import RecordingFolder, read_recording, replay
 from gpucache.recording.writing import Writer
@@ -129,7 +129,7 @@ def test_half_a_line_costs_that_line(folder: Path) -> None:
 def test_a_line_without_end_is_not_read_into_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line beyond its limit is skipped, and the next one is read."""
     file = lines_of(folder)
-    for module in (reading, lines):
+    for module in (reading, builds):
         monkeypatch.setattr(module, "LINE_CAP", len(file.read_bytes()))
     file.write_bytes(b"x" * 5 * len(file.read_bytes()) + b"\n" + file.read_bytes())
     found = read_recording(folder)
@@ -239,7 +239,7 @@ def test_a_path_of_a_thousand_folders_costs_its_own_line(folder: Path, tmp_path:
     deep = replace(BUILD, headers=(header,), folders=("0/" + "a/" * 999 + "a",))
     assert "at most 256 directories" in Writer(folder).build(deep, SEEN, CONTENTS)
     with lines_of(folder).open("ab") as file:
-        file.write(lines.build_line(deep, SEEN))
+        file.write(builds.build_line(deep, SEEN))
     found = read_recording(folder)
     assert [(one.line, "at most 256 directories" in one.why) for one in found.damage] == [(2, True)]
     assert [one.problem for one in replay(found, tmp_path / "place")] == [""]

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.recording.builds import LIST_CAP, TEXT_CAP, RecordedBuild, Recording, Seen, union
-from gpucache.recording.lines import DamagedLineError, build_line, read_line, seen_line
+from gpucache.recording.builds import (
+    LIST_CAP,
+    TEXT_CAP,
+    DamagedLineError,
+    RecordedBuild,
+    Recording,
+    Seen,
+    build_line,
+    read_line,
+    seen_line,
+    union,
+)
 from tests.recording.builds import BUILDS, ONE, SEEN, alike
 
 Three = tuple[Recording, Recording, Recording]

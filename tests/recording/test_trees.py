@@ -16,8 +16,7 @@ from gpucache.engine.recorded_requests import Observed, observe
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target, Toolchain
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import read_recording, replay
-from gpucache.recording.trees import Tree
-from gpucache.recording.writing import Writer
+from gpucache.recording.writing import Tree, Writer
 
 RULES = ("pocl", "intel", "nvidia", "other", "nvrtc")
 

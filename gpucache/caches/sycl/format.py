@@ -33,10 +33,9 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
-from gpucache.caches.files import Files, Identity
+from gpucache.caches.files import Files, Frame, Identity, LargeError, Parts, Rule, Span
 from gpucache.caches.files_format import FilesFormat, needed
 from gpucache.caches.format import HeldError
-from gpucache.caches.frames import Frame, LargeError, Parts, Rule, Span
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile

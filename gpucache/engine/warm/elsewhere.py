@@ -33,17 +33,15 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Named, WarmItem, replayed_item
 from gpucache.engine.warm.rounds import HOLDS_PLACES, Answer, compile_watched, with_sizes
 from gpucache.engine.warm.run import in_vain
-from gpucache.engine.workers.capacity import memory_share, worker_count
 from gpucache.engine.workers.clusters import Cluster, Job, Jobs, Task
-from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
 from gpucache.errors import CompileError, FormatError, GpucacheError
 from gpucache.host.scratch import scratch
 from gpucache.model import Artifact, Checks, Device, Target, Toolchain
+from gpucache.recording.builds import DamagedLineError, RecordedBuild, Seen, build_line, read_line
 from gpucache.recording.builds import Path as TreePath
-from gpucache.recording.builds import RecordedBuild, Seen
-from gpucache.recording.lines import DamagedLineError, build_line, read_line
 from gpucache.recording.reading import Replayed
-from gpucache.recording.trees import lay_out
+from gpucache.recording.writing import lay_out
 from gpucache.store.format import encode, parse_true
 
 

@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_fleet
 from gpucache.answers.lookup import Miss, Verdict
-from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult
+from gpucache.answers.warm import (
+    ALIKE,
+    FleetCommand,
+    FleetOutcome,
+    FleetSummary,
+    WarmOutcome,
+    WarmResult,
+    summarise_fleet,
+)
 from gpucache.engine.explain import phrases, record_of, weight
 from gpucache.engine.machine import Machine, find_machine, select_target
 from gpucache.engine.stores import Stores

@@ -80,7 +80,7 @@ def test_a_place_that_only_the_command_knows_is_told_with_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is written where caches were moved, and still the second run is much faster."""
-    monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
+    monkeypatch.setattr("gpucache.engine.warm.command.shutil.which", lambda _: None)
     summary = _warm(tmp_path, tmp_path / "into", PINNED=str(tmp_path / "pinned"))
     (missed,) = summary.missed
     assert missed.startswith("nothing was warmed: it wrote into no cache that is known, and yet run 2 used")

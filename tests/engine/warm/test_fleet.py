@@ -6,8 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.answers.fleet import FleetOutcome, FleetSummary, fleet
-from gpucache.answers.warm import WarmResult
+from gpucache.answers.warm import FleetOutcome, FleetSummary, WarmResult, fleet
 from gpucache.assembly import backends, open_store, open_stores
 from gpucache.engine.prepare import prepare
 from gpucache.engine.warm.fleet import check_fleet
