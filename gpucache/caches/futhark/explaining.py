@@ -1,16 +1,16 @@
 """Whether Futhark would restore a cache file for a program, and if not why.
 
 The key is the XOR of the digests of its inputs: CUDA and HIP add each build option by itself and the source,
-OpenCL one string of all options and the source. A file stores no input, so if its key differs, each change
-of a single option that could explain the difference is tried: options left out, well-known ones added, other
-architectures, directories and numbers. A program's output with ``-L`` gives its options and the fate of its
-file. Source: Futhark, rts/c/backends/{cuda,hip,opencl}.h. Must not touch any file.
+OpenCL one string of all options and the source. A file stores no input, so if its key differs, each change of
+a single option that could explain the difference is tried: options left out, well-known ones added, other
+architectures, directories and numbers. A program's output with ``-L`` names its options and its file. Source:
+Futhark, rts/c/backends/{cuda,hip,opencl}.h. Must not touch any file.
 """
 
+import os
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from pathlib import PurePath
 
@@ -20,7 +20,6 @@ from gpucache.caches.futhark.file import (
     COMPARED_BYTES,
     CUDA_ARCHITECTURES,
     CUDA_VARIABLES,
-    HIP_VARIABLE,
     RECOMPILED,
     TR_OPTIONS,
     contribution,
@@ -37,12 +36,9 @@ from gpucache.units import format_size, printable
 BACKENDS = ("cuda", "hip", "opencl")
 FIELDS: Mapping[str, str] = {
     "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
-    "log": "the program's stderr with -L: gives its options, its backend and the fate of the file",
+    "log": "the program's stderr with -L: gives its options, its backend and its file",
     "option": "a build option, repeated in the program's order, if there is no log",
     "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
-    "char": "signed or unsigned, if the program runs on a different kind of machine",
-    "environment": f"NAME=VALUE of another start, for {', '.join(CUDA_VARIABLES)} or {HIP_VARIABLE}: a value "
-    "to try as explanation",
 }
 OPTION_LIMIT = 100_000
 """The most options of a log."""
@@ -53,10 +49,7 @@ ALTERNATIVES = 8
 _JOINED_BYTES = 24 * 1024 * 1024  # of strings that are tried
 _TOLD = 3
 """The most explanations of one difference that are shown."""
-_CHAR = {True: "signed", False: "unsigned"}
 _OPENCL_ONLY = b"-cl-fp32-correctly-rounded-divide-sqrt"
-_ALWAYS = (b"-I/usr/local/cuda/include", b"-I/usr/include")
-_VARIABLES = ", ".join(CUDA_VARIABLES)
 
 # A program's output with -L. Any bytes are read; a log of several starts counts for its last one.
 
@@ -65,8 +58,6 @@ _LISTS = {b"NVRTC compile options:": "cuda", b"HIPRTC build options:": "hip"}
 _JOINED = b"OpenCL compiler options: "
 _ASKING = re.compile(rb"Restoring cache from from (.*?)(?:\.\.\.)?", re.DOTALL)
 _NOT_STORED = re.compile(rb"Failed to cache (?:PTX|compiled code|binary): (.*)", re.DOTALL)
-_FATE = re.compile(rb"Failed to restore cache \(|Restored (?:PTX|compiled code) from cache|Cache restored;")
-_REFUSED = re.compile(rb"Failed!|Loading failed\.|.*Compilation of OpenCL program failed")
 _STOPS = b"Compilation of OpenCL program failed"
 
 
@@ -79,19 +70,19 @@ class LogReading:
     """None if the log has no list of options; one joined string for OpenCL."""
     asked_for: bytes = b""
     """The cache file's name as given to the program."""
-    fate: bytes = b""
-    """The last line about the cache file."""
+    stopped: bool = False
+    """Whether the platform refused a restored binary, after which Futhark ends."""
     store_error: bytes = b""
     """Why the file could not be written."""
 
     def take(self, line: bytes) -> None:
         """A line about the file; lines about others are ignored."""
         if match := _ASKING.fullmatch(line):
-            self.asked_for, self.fate = match[1], line
+            self.asked_for = match[1]
         elif match := _NOT_STORED.fullmatch(line):
             self.store_error = match[1]
-        elif _FATE.match(line) or (b"estored" in self.fate and _REFUSED.match(line)):
-            self.fate = line  # a program says 'Failed!' of other things too
+        elif self.asked_for and _STOPS in line:
+            self.stopped = True
 
 
 def read_log(log: bytes) -> LogReading:
@@ -127,8 +118,6 @@ class Question:
     """In order; for OpenCL the parts of its one string between its spaces."""
     backend: str
     """Empty if the question and its log do not say."""
-    signed: bool
-    environ: Mapping[str, str] = field(default_factory=dict)
     log: LogReading | None = None
 
     def of(self, backend: str) -> "Question":
@@ -136,32 +125,17 @@ class Question:
         options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
         return replace(self, backend=backend, options=tuple(options))
 
-    def total(self, *, signed: bool) -> int:
+    @property
+    def total(self) -> int:
         """The key, as a number."""
         joined = (b" ".join(self.options),) if self.backend == "opencl" else self.options
-        return total((*joined, self.source), signed=signed)
+        return total((*joined, self.source), signed=native_signed())
 
     @property
     def words(self) -> str:
         """The question, in a few words."""
         size = format_size(len(self.source))
         return f"{self.backend} source of {size} with {len(self.options)} options".strip()
-
-    @property
-    def notes(self) -> str:
-        """The facts from the log and the options besides the verdict, as clauses."""
-        notes = []
-        if self.log is not None and self.log.fate:
-            error = self.log.store_error
-            failed = f", and that it could not be written ({printable(error)})" if error else ""
-            notes.append(f"the log says '{printable(self.log.fate)}'{failed}")
-        elif self.log is not None and self.log.options is not None:
-            notes.append("the log has no line about a cache file")
-        counts = Counter(self.options if self.backend != "opencl" else ())
-        if twice := [printable(option) for option, count in counts.items() if count % 2 == 0]:
-            what = f"{', '.join(twice[:_TOLD])} is given an even number of times"
-            notes.append(f"{what}, which cancels in the key")
-        return "".join(f"; {note}" for note in notes)
 
 
 def read_question(wanted: Wanted) -> Question:
@@ -176,32 +150,15 @@ def read_question(wanted: Wanted) -> Question:
             "the build options are missing; give 'log', the program's stderr with -L (which lists them), "
             "or each as 'option'"
         )
-    backend = _choice(wanted, "backend", BACKENDS) or (reading.backend if reading else "")
+    named = once(wanted, "backend")
+    if named is not None and named.decode("utf-8", "replace") not in BACKENDS:
+        raise UsageError(
+            f"the field 'backend' cannot be {printable(named)!r}; give one of {', '.join(BACKENDS)}"
+        )
+    backend = named.decode() if named else reading.backend if reading else ""
     if not backend and any(_OPENCL_ONLY in option for option in options):
         backend = "opencl"
-    char = _choice(wanted, "char", tuple(_CHAR.values()))
-    signed = char == "signed" if char else native_signed()
-    return Question(source, options, "", signed, _environ(wanted), reading).of(backend)
-
-
-def _choice(wanted: Wanted, name: str, values: tuple[str, ...]) -> str:
-    given = once(wanted, name)
-    text = "" if given is None else given.decode("utf-8", "replace").strip()
-    if given is not None and text not in values:
-        shown = printable(given)
-        raise UsageError(f"the field {name!r} cannot be {shown!r}; give one of {', '.join(values)}")
-    return text
-
-
-def _environ(wanted: Wanted) -> dict[str, str]:
-    found = {}
-    for pair in wanted.get("environment", ()):
-        name, sign, value = pair.decode("utf-8", "surrogateescape").partition("=")
-        if not sign or name not in (*CUDA_VARIABLES, HIP_VARIABLE):
-            what = f"the field 'environment' cannot be {printable(pair)!r}"
-            raise UsageError(f"{what}; {FIELDS['environment']}")
-        found[name] = value
-    return found
+    return Question(source, options, "", reading).of(backend)
 
 
 # The changes of one option that could explain a different key, the likely ones first.
@@ -216,21 +173,12 @@ _LISTED_LIMIT = 64
 _DEFINE = re.compile(rb"-D([A-Za-z_]\w{0,200})=(-?\d{1,20})")
 _CUDA_ARCHITECTURE = re.compile(rb"((?:-arch=|--gpu-architecture=)?)(?:compute|sm)_\d{1,4}[af]?")
 _HIP_ARCHITECTURE = re.compile(rb"(--gpu-architecture=|--offload-arch=)gfx[0-9a-f]{3,8}[:+\w-]{0,64}")
-_STANDARDS = tuple(b"-cl-std=CL" + number for number in (b"1.1", b"1.2", b"2.0", b"3.0"))
-_FLAGS: Mapping[str, tuple[bytes, ...]] = {
-    "cuda": (
-        b"-default-device", b"-G", b"-lineinfo", b"--disable-warnings", b"--use_fast_math", b"-use_fast_math",
-    ),
-    "hip": (b"-G", b"-lineinfo", b"-O3", b"-ffast-math"),
-    "opencl": (
-        b"-DEMULATE_F16", b"-cl-fast-relaxed-math", b"-cl-mad-enable", _OPENCL_ONLY, *_STANDARDS,
-    ),
-}  # fmt: skip
-_CUDA_FOLDERS = (
-    "/usr/local/cuda", "/usr/lib/cuda", "/opt/cuda", "/usr",
-    *(f"/usr/local/cuda-{major}.{minor}" for major in (10, 11, 12, 13) for minor in range(10)),
+_FLAGS = (
+    b"-default-device", b"-G", b"-lineinfo", b"--disable-warnings", b"--use_fast_math", b"-O3",
+    b"-ffast-math", b"-DEMULATE_F16", b"-cl-fast-relaxed-math", b"-cl-mad-enable", _OPENCL_ONLY,
+    *(option.encode() for option in TR_OPTIONS),
 )  # fmt: skip
-_HIP_FOLDERS = ("/opt/rocm", "/opt/rocm/hip")
+_FOLDERS = ("/usr/local/cuda", "/usr/lib/cuda", "/opt/cuda", "/usr", "/opt/rocm")
 _GFX = (
     "900 906 908 90a 940 941 942 950 1010 1012 1030 1031 1032 1034 1035 1036 1100 1101 1102 1103 "
     "1150 1151 1152 1200 1201"
@@ -258,26 +206,12 @@ class Edit:
 
     def made(self, options: Sequence[bytes]) -> str:
         """The option of the file, and the option given now, as a clause."""
+        if self.stored is None and options.count(self.wanted or b"") > 1:
+            return f"with {_text(self.wanted)} once more or once less than now"
         if self.stored is None:
-            return _without(self.wanted or b"", options)
-        now = "which is not given now" if self.wanted is None else ""
-        what = f"with {_text(self.stored)}{f', {now}' if now else f' and not {_text(self.wanted)}'}"
-        return what + _hint(self.stored)
-
-
-def _without(option: bytes, options: Sequence[bytes]) -> str:
-    text = printable(option)
-    if option in _ALWAYS and options.count(option) == 1:
-        folder = text.removeprefix("-I").removesuffix("/include")
-        return f"with {text} twice, which cancels (one of {_VARIABLES} was {folder})"
-    if options.count(option) > 1:
-        return f"with {text} once more or once less than now"
-    return f"without {text}{_hint(option)}"
-
-
-def _hint(option: bytes) -> str:
-    """The origin of a directory option."""
-    return f" ({_VARIABLES} or HIP_PATH may differ)" if option.startswith(b"-I") else ""
+            return f"without {_text(self.wanted)}"
+        now = ", which is not given now" if self.wanted is None else f" and not {_text(self.wanted)}"
+        return f"with {_text(self.stored)}{now}"
 
 
 def _text(option: bytes | None) -> str | None:
@@ -290,26 +224,27 @@ def edits(question: Question) -> Iterator[Edit]:
 
 
 def _likely(question: Question) -> Iterator[Edit]:
-    options, backend = question.options, question.backend
-    includes = _includes(backend, question.environ)
+    options = question.options
     for place, option in enumerate(options):
         yield Edit(None, option, place)
-        for value in _others(option, includes):
-            if value != option:
-                yield Edit(value, option, place)
+        yield from (Edit(value, option, place) for value in _others(option) if value != option)
     # In one joined string the place matters; in a list it does not, as the key ignores the order.
-    places = range(len(options) + 1) if backend == "opencl" else (len(options),)
-    tuned = (option.encode() for option in TR_OPTIONS)
-    folders = includes if backend != "opencl" else ()
-    for option in dict.fromkeys((*_FLAGS.get(backend, ()), *tuned, *folders)):
+    places = range(len(options) + 1) if question.backend == "opencl" else (len(options),)
+    for option in dict.fromkeys((*_FLAGS, *(_includes() if question.backend != "opencl" else ()))):
         if option not in options:
             yield from (Edit(option, None, place) for place in places)
 
 
-def _others(option: bytes, includes: tuple[bytes, ...]) -> Iterator[bytes]:
+def _includes() -> list[bytes]:
+    """The directories of headers that this machine's programs are given, and common ones."""
+    named = (os.environ[name] for name in (*CUDA_VARIABLES, "HIP_PATH") if name in os.environ)
+    return [os.fsencode(f"-I{folder}/include") for folder in dict.fromkeys((*named, *_FOLDERS))]
+
+
+def _others(option: bytes) -> Iterator[bytes]:
     """The candidates to replace an option that is not a number."""
     if option.startswith(b"-I"):
-        yield from includes
+        yield from _includes()
     elif match := _CUDA_ARCHITECTURE.fullmatch(option):
         virtual = (*CUDA_ARCHITECTURES.values(), "compute_90a", "compute_103", "compute_110")
         named = (
@@ -319,14 +254,6 @@ def _others(option: bytes, includes: tuple[bytes, ...]) -> Iterator[bytes]:
     elif match := _HIP_ARCHITECTURE.fullmatch(option):
         names = (f"gfx{one}{feature}" for one in _GFX.split() for feature in _GFX_FEATURES)
         yield from (match[1] + name.encode() for name in names)
-    elif option.startswith(b"-cl-std="):
-        yield from _STANDARDS
-
-
-def _includes(backend: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
-    names, known = ((HIP_VARIABLE,), _HIP_FOLDERS) if backend == "hip" else (CUDA_VARIABLES, _CUDA_FOLDERS)
-    folders = (*(environ[name] for name in names if name in environ), *known)
-    return tuple(dict.fromkeys(f"-I{one}/include".encode("utf-8", "surrogateescape") for one in folders))
 
 
 def _numeric(options: Sequence[bytes]) -> Iterator[Edit]:
@@ -365,7 +292,7 @@ def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
 
 def added(question: Question) -> Callable[[Edit], int]:
     """The effect of a change on the key, as a function: CUDA and HIP hash each option, OpenCL one string."""
-    options, signed = question.options, question.signed
+    options, signed = question.options, native_signed()
     if question.backend != "opencl":
         return lambda edit: total(filter(None, (edit.stored, edit.wanted)), signed=signed)
     now = contribution(b" ".join(options), signed=signed)
@@ -435,19 +362,16 @@ def explain(question: Question, candidates: Sequence[Candidate]) -> Iterator[Rea
         return
     if not question.backend:
         question = question.of(next((one.backend for one in chosen if one.backend), "cuda"))
-    expected, strange = (question.total(signed=one) for one in (question.signed, not question.signed))
-    apart = {one.number ^ expected for one in chosen if not one.damage} - {0, strange ^ expected}
-    found = search(question, apart)
+    expected = question.total
+    found = search(question, {one.number ^ expected for one in chosen if not one.damage} - {0})
     for one in chosen:
         if one.damage or one.number == expected:
             answer = _fits(question, one, "" if named else asked)
-        elif one.number == strange:
-            answer = _differs(one, expected, *_of_another_machine(question))
         else:
             answer = _differs(one, expected, *_explained(question, found[one.number ^ expected]))
         verdict, detail, changed = answer
         words = f"{one.name}: {question.words}"
-        yield Reach("futhark", words, verdict, detail + question.notes, changed, one.entry)
+        yield Reach("futhark", words, verdict, detail, changed, one.entry)
 
 
 _Answer = tuple[Served | Verdict, str, tuple[Difference, ...]]
@@ -461,7 +385,7 @@ def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
         return Verdict.CORRUPT, one.damage, ()
     if problem := one.payload_problem():
         return Verdict.CORRUPT, f"the key matches, but {problem}", ()
-    if question.log is not None and _STOPS in question.log.fate:
+    if question.log is not None and question.log.stopped:
         detail = "the platform refuses to build the restored binary, and Futhark does not compile again"
         return Verdict.REJECTED, f"{detail}; remove the file", ()
     if elsewhere:
@@ -479,15 +403,6 @@ def _differs(one: Candidate, expected: int, why: str, changed: tuple[Difference,
         f"although it was made from other inputs ({why}); remove it"
     )
     return Served.FALSE_HIT, detail, changed
-
-
-def _of_another_machine(question: Question) -> tuple[str, tuple[Difference, ...]]:
-    here, there = _CHAR[question.signed], _CHAR[not question.signed]
-    why = (
-        f"it was made where char is {there} (unsigned on AArch64, signed on x86-64), and the source "
-        "has bytes that count differently there"
-    )
-    return why, (Difference("char", there, here),)
 
 
 def _explained(question: Question, ways: Sequence[Edit]) -> tuple[str, tuple[Difference, ...]]:

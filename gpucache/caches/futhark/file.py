@@ -56,7 +56,6 @@ CUDA_ARCHITECTURES = {
 }
 """The targets that Futhark passes to NVRTC, by compute capability, in rising order."""
 CUDA_VARIABLES = ("CUDA_HOME", "CUDA_ROOT", "CUDA_PATH")
-HIP_VARIABLE = "HIP_PATH"
 TR_OPTIONS = ("-DTR_BLOCK_DIM=16", "-DTR_TILE_DIM=32", "-DTR_ELEMS_PER_THREAD=8")
 MAGIC = b"FUTHARK\0"
 HEADER_BYTES = 48

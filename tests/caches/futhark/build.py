@@ -72,8 +72,8 @@ def cuda_log(options: Iterable[bytes] = OPTIONS, *rest: bytes) -> bytes:
 
 
 def asked(path: Path, options: Iterable[bytes] = OPTIONS, **fields: bytes) -> Reach:
-    """The one answer for a source and its options, with further fields, as on x86-64."""
-    wanted = {"source": (SOURCE,), "option": tuple(options), "char": (b"signed",)}
+    """The one answer for a source and its options, with further fields."""
+    wanted = {"source": (SOURCE,), "option": tuple(options)}
     wanted |= {name: (value,) for name, value in fields.items()}
     wanted = {name: values for name, values in wanted.items() if values}
     (reach,) = open_cache(path).explain(wanted)

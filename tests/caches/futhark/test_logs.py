@@ -40,26 +40,20 @@ def test_the_last_start_counts() -> None:
     """A log of two starts reports the second."""
     first = cuda_log((b"-G",), _ASKING, b"Failed to restore cache (errno: Success)", b"Caching PTX in x...")
     reading = read_log(first + cuda_log(OPTIONS))
-    assert (reading.options, reading.asked_for, reading.fate) == (OPTIONS, b"", b"")
+    assert (reading.options, reading.asked_for, reading.stopped) == (OPTIONS, b"", False)
 
 
 @pytest.mark.parametrize(
-    ("lines", "number"),
+    ("lines", "stopped"),
     [
-        ((b"Creating kernel",), None),
-        ((_ASKING,), 0),
-        ((_ASKING, b"Failed!"), 0),
-        ((_ASKING, b"Failed to restore cache (errno: Success)", b"Failed!"), 1),
-        ((_ASKING, _RESTORED, b"Success!"), 1),
-        ((_ASKING, b"Restored compiled code from cache; now loading module...", b"Failed!"), 2),
-        ((_ASKING, _LOADING, b"Loading succeeded."), 1),
-        ((_ASKING, _LOADING, b"Loading failed."), 2),
-        ((_ASKING, _LOADING, b"Loading succeeded.", b"p: Compilation of OpenCL program failed."), 3),
+        ((_ASKING, _LOADING, b"Loading failed."), False),
+        ((_ASKING, _LOADING, b"Loading succeeded.", b"p: Compilation of OpenCL program failed."), True),
+        ((b"p: Compilation of OpenCL program failed.",), False),
     ],
 )
-def test_the_line_that_says_what_became_of_the_file(lines: tuple[bytes, ...], number: int | None) -> None:
-    """The last line about it behind the options; 'Failed!' only behind a restored file."""
-    assert read_log(cuda_log(OPTIONS, *lines)).fate == (b"" if number is None else lines[number])
+def test_a_restored_binary_that_stops_the_program_is_seen(lines: tuple[bytes, ...], stopped: bool) -> None:
+    """Only where a file was restored; nothing compiles again after that."""
+    assert read_log(cuda_log(OPTIONS, *lines)).stopped is stopped
 
 
 def test_the_name_asked_for() -> None:

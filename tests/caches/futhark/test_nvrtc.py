@@ -70,10 +70,16 @@ _REGISTERS = (b"-Dmax_registers=65536", b"-Dmax_registers=32768")
     ],
 )
 def test_one_change_is_named(
-    file: Path, environ: dict[str, str], old: bytes, new: bytes, difference: tuple[Difference, ...]
+    file: Path,
+    environ: dict[str, str],
+    old: bytes,
+    new: bytes,
+    difference: tuple[Difference, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same start is a hit, and whichever input changes, it is the one that is named."""
     options = [new if one.encode() == old else one.encode() for one in cuda_options((8, 0), (), environ)]
-    reach = asked(file, options, environment=b"CUDA_HOME=/nowhere/cuda")
+    monkeypatch.setenv("CUDA_HOME", "/nowhere/cuda")
+    reach = asked(file, options)
     assert (reach.verdict is Served.HIT) == (not difference)
     assert reach.differences == difference
