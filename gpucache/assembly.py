@@ -223,7 +223,6 @@ def open_stores(
 
 
 def _refused(settings: Settings) -> "dict[Path, RefusedRoot]":
-    """The system roots that cannot be read, each with its problem."""
     if not settings.system_dirs:
         return {}
     from gpucache.store.system_root import refused_root
@@ -243,7 +242,6 @@ def _unasked(settings: Settings) -> list[Path]:
 def _remote(
     remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
 ) -> "RemoteStore":
-    """The store on another machine, one in this process."""
     from gpucache.remote.store import RemoteStore
 
     return RemoteStore(remote, trusted_keys, signing_key, warn)
@@ -266,7 +264,6 @@ def _trim(store: "DirectoryStore", settings: Settings, limit: int) -> int:
 
 
 def _problems(root: Path, settings: Settings) -> list[str]:
-    """The problems with the place, each with its remedy."""
     if settings.disabled:
         return ["GPUCACHE_DISABLE is set, so no program uses it; unset it"]
     state = root_state(settings.require_folder())

@@ -157,8 +157,6 @@ def program_at(path: Path, name: str, language: Language) -> ProgramSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One table of a manifest, which knows the line of each field."""
-
     values: Mapping[str, Any]
     path: Path
     text: str
@@ -417,7 +415,6 @@ def _checks(table: _Table) -> Checks | None:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is text that a path or a compiler's option can carry."""
     return isinstance(value, str) and "\0" not in value
 
 

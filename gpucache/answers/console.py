@@ -168,7 +168,6 @@ class Grid:
             yield line
 
     def _short(self, index: int, cell: Cell, width: int) -> Cell:
-        """A cell of a column whose texts may be shortened."""
         if isinstance(cell, str) and self.columns[index].place:
             return shortened(cell, width)
         if isinstance(cell, str) and self.columns[index].cut and _cells(cell) > width:
@@ -200,7 +199,6 @@ class Grid:
         return said, groups, self._widths(used, width)
 
     def _parts(self, groups: Sequence[int]) -> dict[tuple[str, ...], list[tuple[Cell, ...]]]:
-        """The rows by the values that group them."""
         parts: dict[tuple[str, ...], list[tuple[Cell, ...]]] = {}
         for row in self.rows:
             parts.setdefault(tuple(_said(row[index]) for index in groups), []).append(row)

@@ -373,7 +373,6 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
 
 
 def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[Block]:
-    """The meaning of each code that a failing kernel leaves behind."""
     columns = (
         Column("code", lambda row: str(row.code), numeric=True),
         Column("line", lambda row: f"{row.check.file}:{row.check.line}".removeprefix(":"), whole=True),

@@ -424,7 +424,6 @@ def _differing(groups: Sequence[Differing]) -> Grid:
 
 
 def _apart(one: Differing) -> list[str]:
-    """Both values, without the words that lists on both sides have."""
     sides = Difference(one.fact, one.there, one.here).apart()
     return ["none of these" if side is None else side for side in sides]
 

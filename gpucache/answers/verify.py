@@ -209,7 +209,6 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
 
 
 def _tried(summary: VerifySummary) -> str:
-    """How many of the entries each requested trial reached."""
     trials = {"loaded": summary.loaded, "rebuilt": summary.rebuilt}
     return "".join(
         f"{count} {name} and {summary.checked - count} not, "
@@ -234,7 +233,6 @@ def _repaired(finding: Finding) -> str:
 
 
 def _shared(found: Iterable[tuple[str, str]]) -> list[str]:
-    """Each sentence once, after the entries that share it."""
     entries: dict[str, list[str]] = {}
     for entry, sentence in found:
         entries.setdefault(sentence, []).append(_brief(entry))

@@ -307,8 +307,6 @@ def summarise_fleet(
 
 
 class _Row(NamedTuple):
-    """Machines and builds with the same result."""
-
     machines: str
     targets: str
     programs: str
@@ -364,13 +362,11 @@ def _short(summary: FleetSummary) -> Mapping[str, str]:
 
 
 def _machines(profiles: Sequence[str], short: Mapping[str, str]) -> str:
-    """A few machines, and how many there are."""
     told = format_list([short[one] for one in profiles], NAMED)
     return told if len(profiles) <= NAMED else f"{len(profiles)} machines: {told}"
 
 
 def _programs(some: Sequence[FleetOutcome]) -> str:
-    """A few programs, and how many builds there are."""
     names = list(dict.fromkeys(one.outcome.program for one in some))
     if len(some) == 1:
         return named(names[0], "", some[0].outcome.variant)
@@ -407,7 +403,6 @@ def _rows(
 
 
 def _commands(summary: FleetSummary, short: Mapping[str, str], *, whole: bool) -> Iterator[Block]:
-    """The commands, each once, with the machines on which it is run."""
     alike: dict[tuple[str, ...], list[FleetCommand]] = {}
     for one in summary.commands:
         alike.setdefault(one.words, []).append(one)

@@ -362,8 +362,6 @@ def _began_ns() -> int:
 
 
 class _Image(NamedTuple):
-    """A library in this process's memory."""
-
     path: str
     start: int
     file: str
@@ -428,7 +426,6 @@ def _mapped(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _images() -> dict[str, list[_Image]]:
-    """The loaded libraries, by the first part of their names."""
     found: dict[str, list[_Image]] = {}
     if sys.platform == "linux":
         try:
@@ -449,7 +446,6 @@ def _stem(path: str) -> str:
 
 
 def _build_id_at(start: int) -> str | None:
-    """The build id of a loaded library from this process's memory."""
     from gpucache.payload import elf
 
     try:

@@ -135,7 +135,6 @@ def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) ->
 
 
 def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
-    """The verdict of reliable figures."""
     if pairs < FEWEST_PAIRS:
         counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
         few = f"{counted} too few to distinguish noise from effect; give --runs {FEWEST_PAIRS} or more"

@@ -178,8 +178,6 @@ def _case(context: Any, programs: Mapping[Checks, Any], case: Kernel, runs: int)
 
 
 class _Ready:
-    """A kernel in one mode with its arguments."""
-
     def __init__(self, context: Any, mode: Checks, kernel: Any, case: Kernel) -> None:
         self._mode, self._kernel, self._case = mode, kernel, case
         self._queue = cl.CommandQueue(context)
@@ -207,7 +205,6 @@ class _Ready:
         self._checked.synchronise()
 
     def values(self) -> Any:
-        """The results of the last two launches."""
         found = np.empty((2, self._case.items), np.float32)
         for place, numbers in zip(found, self._numbers, strict=True):
             cl.enqueue_copy(self._queue, place, numbers)

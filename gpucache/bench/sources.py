@@ -120,7 +120,6 @@ def time_checks(job: CheckedJob) -> Durations:
 
 
 def _stores(job: StartJob) -> Stores:
-    """The benchmark's own cache, without a store in memory."""
     return open_stores(Settings(root=Path(job.root), root_origin="bench"))
 
 

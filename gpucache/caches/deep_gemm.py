@@ -68,7 +68,6 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
 
 
 def _missing(item: Files) -> Problem | None:
-    """The missing file that every directory of DeepGEMM has."""
     needed = _NEEDED["kernel.so" in item.seen or "kernel.args" in item.seen]
     gone = next((name for name in needed if name not in item.seen), "")
     if not gone:

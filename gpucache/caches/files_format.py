@@ -610,7 +610,6 @@ class SummedFormat(FilesFormat):
         return kept
 
     def _correct(self, change: int) -> None:
-        """Add a change to the sum, if a sum exists."""
         try:
             with suppress(FileNotFoundError), files.open_folder(self.root) as folder:
                 old = files.read_part(folder, self.sum_name, 0, _SUM_BYTES)

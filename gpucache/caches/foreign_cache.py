@@ -254,7 +254,6 @@ class ForeignCache(Cache, Generic[T]):
         return start(entry._replace(files=files))
 
     def _tried(self, step: Callable[[], R]) -> R | Restored:
-        """The result of a step, or the outcome of its failure."""
         try:
             return step()
         except (UnjudgedError, HeldError) as error:
@@ -324,7 +323,6 @@ class ForeignCache(Cache, Generic[T]):
                     yield entry if own else entry._replace(stays=self._unproven())
 
     def _looked(self, item: T) -> CacheEntry | None:
-        """The entry for a scan."""
         made = self._format
         try:
             if (damage := made.bars(item)) is None:

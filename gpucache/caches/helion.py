@@ -63,7 +63,6 @@ class Helion(HelionPlaces, FilesFormat):
 
 
 def _record(item: Files) -> tuple[dict[str, Any], Problem | None]:
-    """A record whose parts have their types, or its problem."""
     data = item.read(item.names[0], _LARGEST_BYTES)
     if not data:
         return {}, Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")

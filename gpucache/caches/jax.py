@@ -211,7 +211,6 @@ def _place(executable: bytes) -> str:
 
 
 def _program(name: str) -> str:
-    """The module's name in the name of a file."""
     return name.removesuffix(_CACHE).removesuffix(_USE).rpartition("-")[0]
 
 

@@ -167,7 +167,6 @@ class KnownCaches:
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
-        """The places of the user's caches."""
         every = (one for name in NAMES for one in load_system(name).locations(self.environ))
         return tuple(Path(location.root) for location in every)
 

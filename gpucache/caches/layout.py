@@ -217,7 +217,6 @@ class Layout:
     def _sort(
         self, found: "os.DirEntry[str]", steps: "list[_Step]", above: tuple[str, ...], prefix: str
     ) -> "tuple[Role, list[_Step]]":
-        """The kind of a name, and the patterns that it fits."""
         depth, name = len(above), found.name
         path = "/".join((*above, name))
         folder = found.is_dir(follow_symlinks=False)
@@ -295,8 +294,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A pattern, compiled."""
-
     parts: tuple[re.Pattern[str], ...]
     """For each part the pattern of the path up to and including it."""
     folder: bool

@@ -112,7 +112,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
 
 
 def _lines(item: Files) -> Iterator[Problem]:
-    """Lines of measurements that MIOpen skips."""
     data = item.read(item.names[0], _BINARY_BYTES)
     bad = [
         number

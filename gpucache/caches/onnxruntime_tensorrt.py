@@ -93,7 +93,6 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
 
 
 def _profile_problem(end: bytes) -> Problem | None:
-    """The problem of the shapes of an engine by their last two bytes."""
     if len(end) < 2:
         return Problem(FindingKind.TRUNCATED, f"the profile of its shapes is empty; {_CRASHES}")
     if end[0] >> 2 != _MAP or end[1] not in (1, 2, 4, 8):

@@ -130,7 +130,6 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
 
 
 def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
-    """The builds in a file up to a problem, and that problem."""
     ((name, status),) = item.seen.items()
     digest = name.removesuffix(".bin").rpartition("_")[2].encode()
     begins = len(digest).to_bytes(4, "little") + digest

@@ -133,7 +133,6 @@ def _opened(system: System, location: Location) -> Cache:
 
 
 def _is_same(left: Path, right: Path) -> bool:
-    """Whether two paths lead to one place, however they are spelled."""
     try:
         return left.samefile(right)
     except OSError:

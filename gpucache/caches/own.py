@@ -246,7 +246,6 @@ def _marked(checked: Checked) -> Checked:
 
 
 def _judged(entry: CacheEntry, whole: Entry) -> Checked:
-    """The false claims of a sound file."""
     problems = tuple(Finding.about(entry, Problem(*claim)) for claim in false_claims(whole))
     return Checked(entry.key, problems)
 

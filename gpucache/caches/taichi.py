@@ -265,7 +265,6 @@ class Taichi(TaichiPlaces, FilesFormat):
         return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.tic")}
 
     def _drop(self, names: set[str]) -> None:
-        """Remove rows from the index, whose lock is held."""
         try:
             with open_folder(self.root) as folder:
                 index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
@@ -278,7 +277,6 @@ class Taichi(TaichiPlaces, FilesFormat):
         self._write(Index(index.version, rows), mode)
 
     def _write(self, index: Index, mode: int) -> None:
-        """Replace the index, whose lock is held."""
         with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
                 folder.unlink(_NEW)
@@ -305,7 +303,6 @@ def _end(data: bytes) -> int:
 
 
 def _damage(data: bytes) -> Problem | None:
-    """The damage of a complete kernel file."""
     if not data:
         return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
     if not data.startswith(_MAGIC) or len(data) < _HEAD.size:

@@ -147,7 +147,6 @@ def _broken(data: bytes) -> str | None:
 
 
 def _end(item: Files) -> str:
-    """The effect of a broken entry on a program."""
     family = _family(item)
     return _FAILS if family == "autotuner" else _NEVER if family.endswith("-binaries") else _AGAIN
 

@@ -95,8 +95,6 @@ class FlashAttentionPlaces(Places):
 
 
 class _File(Var):
-    """A variable that names a file in the directory of the cache."""
-
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         found = super().find(environ)
         return found and (found[0].parent, found[1])

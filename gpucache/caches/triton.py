@@ -232,7 +232,6 @@ def _misled(item: Files, folder: Folder, group: str, version: str) -> Problem | 
 
 
 def _described(item: Files, folder: Folder, name: str) -> tuple[dict[str, Any], Problem | None]:
-    """A kernel's description, and its problem."""
     if name not in item.seen:
         return {}, None
     try:
@@ -245,7 +244,6 @@ def _described(item: Files, folder: Folder, name: str) -> tuple[dict[str, Any], 
 
 
 def _key(name: str) -> str:
-    """The key in hex from the name of a directory."""
     match len(name):
         case 52:
             return f"{int(name.translate(_BASE_32), 32) >> 4:064x}"

@@ -166,7 +166,6 @@ class Vllm(VllmPlaces, FilesFormat):
 
 
 def _crc(item: Files, name: str) -> int:
-    """The CRC-32 of a file after its first four bytes."""
     crc, at = 0, _CRC_BYTES
     while piece := item.part(name, at, _PIECE_BYTES):
         crc, at = zlib.crc32(piece, crc), at + len(piece)

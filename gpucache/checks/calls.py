@@ -93,8 +93,6 @@ class _Call:
 
 
 class _Place:
-    """The position of a reader in a source: line, file and function."""
-
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._line, self._seen = 1, 0

@@ -230,7 +230,6 @@ def _finish(
     *,
     otherwise: int | None = None,
 ) -> None:
-    """Show, export and judge the measurements, and exit."""
     from gpucache.answers import bench as text
     from gpucache.answers.bench import BenchVerdict, summarise_bench
     from gpucache.bench.compare import below

@@ -27,8 +27,6 @@ def export() -> None:
 
 
 def _form(form: Form) -> None:
-    """Add the command that writes a form, with the form's own options."""
-
     def write(out: Path, sources: tuple[Path, ...], **values: Any) -> None:
         from gpucache.answers.export import exported
         from gpucache.assembly import compile_exactly

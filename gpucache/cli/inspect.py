@@ -373,7 +373,6 @@ def _show_everything() -> None:
 
 
 def _document(ours: "OwnContents | None") -> dict[str, Any]:
-    """Our own cache for machines."""
     if ours is None or not given().json:
         return {}
     from gpucache.answers.document import json_of
@@ -383,7 +382,6 @@ def _document(ours: "OwnContents | None") -> dict[str, Any]:
 
 
 def _records(ours: "OwnContents") -> "Iterator[Block]":
-    """The records of our own cache, for people."""
     from gpucache.answers import inspect as text
 
     now_ns = time.time_ns()

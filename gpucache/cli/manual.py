@@ -125,7 +125,6 @@ def pages(context: click.Context) -> dict[str, str]:
 
 
 def _tree(context: click.Context) -> Iterator[click.Context]:
-    """A command and all below it."""
     yield context
     for name, command in commands(context).items():
         yield from _tree(click.Context(command, info_name=name, parent=context))
@@ -180,7 +179,6 @@ def _options(context: click.Context) -> Iterator[tuple[str, str]]:
 
 
 def _words(verb: str) -> Iterator[str]:
-    """The meanings of the words in a verb's output."""
     if verb in WORDS:
         heading, kind = WORDS[verb]
         yield topics.heading(heading)
@@ -235,7 +233,6 @@ def _surroundings(context: click.Context) -> Iterator[str]:
 
 
 def _paragraphs(command: click.Command) -> list[str]:
-    """The help of a command without its line breaks."""
     return [" ".join(text.split()) for text in inspect.cleandoc(command.help or "").split("\n\n")]
 
 

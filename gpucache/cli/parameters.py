@@ -63,7 +63,6 @@ class Count(click.IntRange):
 
 
 def _ranged(kind: Any, read: Callable[[Any], Any], value: Any, *place: Any) -> Any:
-    """A number in its range, or Click's error in our words."""
     least, most = kind.min, kind.max
     bounds = f"above {least:g}" if kind.min_open else f"of at least {least:g}"
     bounds = bounds if most is None else f"from {least} to {most}"
@@ -415,7 +414,6 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
 
 
 def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
-    """A program with the additions of the command line."""
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
     cuda = spec.program.language is Language.CUDA_CPP
     expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions

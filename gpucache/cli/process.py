@@ -102,7 +102,6 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
 
 
 def _mistyped(own: Sequence[str]) -> bool:
-    """Whether a word in the place of a command names none."""
     group: click.Command | None = gpucache
     for before, word in pairwise(["", *own]):
         if not isinstance(group, click.Group):

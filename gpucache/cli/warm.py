@@ -198,7 +198,6 @@ def _warm_command(timeout: float, into: Path | None) -> None:
 
 
 def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
-    """Report failures that no other output reports."""
     from gpucache.answers.warm import WarmResult
     from gpucache.units import printable
 
@@ -291,7 +290,6 @@ def _check_fleet(
     targets: Sequence[str],
     store: str | None,
 ) -> None:
-    """Look up the requests of other machines, and end the command."""
     from gpucache.answers.warm import fleet, misses
     from gpucache.engine.warm.fleet import check_fleet
 

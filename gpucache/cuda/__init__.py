@@ -190,8 +190,6 @@ def _any_source(
 
 
 class _OwnBuild:
-    """The compile of one call, made at most once."""
-
     def __init__(self, request: BuildRequest) -> None:
         self.request = request
         self.compilation: Compilation | None = None

@@ -68,7 +68,6 @@ def _may_be_elsewhere(prepared: Prepared, part: NoEntry) -> bool:
 def _keep(
     stores: Stores, remote: Remote, entry: Entry, file: bytes, prepared: Prepared | None = None
 ) -> bool:
-    """Whether an entry is in the user's root now, or was there."""
     store = stores.target
     if store is None:
         return False

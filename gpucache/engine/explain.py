@@ -197,7 +197,6 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """No build of this program is recorded, and its record was removed."""
     name = prepared.request.program.name
     if any(record.builds for record in records):
         return None
@@ -290,7 +289,6 @@ def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> M
 
 
 def _asked(stores: Stores) -> str:
-    """The roots that were queried, and the store on another machine."""
     elsewhere = stores.remote().queried if stores.remote is not None else ""
     return ", ".join(filter(None, (*(str(store.root) for store in stores.on_disk()), elsewhere)))
 
@@ -458,7 +456,6 @@ def _by_head(
 
 
 def _edited(record: Record, event: Event) -> tuple[Difference, ...]:
-    """The difference of the sources, if their marks differ."""
     return _SOURCE if event.source and event.source != record.identity.mark else ()
 
 
@@ -469,7 +466,6 @@ def _is_for(head: EntryHead, prepared: Prepared) -> bool:
 
 
 def _told(head: EntryHead) -> list[KeyField]:
-    """The key fields that are in a head."""
     return [
         *(KeyField("option", option) for option in head.options),
         *([] if head.checks == Checks.NONE else [KeyField("checks", head.checks)]),
@@ -479,7 +475,6 @@ def _told(head: EntryHead) -> list[KeyField]:
 
 
 def _known(prepared: Prepared) -> list[KeyField]:
-    """The same fields of a request."""
     inputs = prepared.compilation.inputs
     return [
         *(KeyField("option", option) for option in inputs.options),

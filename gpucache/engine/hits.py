@@ -112,5 +112,4 @@ def build_log(stores: Stores, prepared: Prepared, hit: Hit, options: str) -> str
 
 
 def _any(paths: Iterable[str]) -> str:
-    """A pattern for the longest of some paths."""
     return f"({'|'.join(map(re.escape, sorted(paths, key=len, reverse=True)))})"

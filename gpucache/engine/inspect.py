@@ -66,8 +66,6 @@ _PACKED = struct.Struct(">Q?32sq")
 
 
 class _Trace(NamedTuple):
-    """The same unpacked."""
-
     created_ns: int
     was_read: bool
     """Whether it was read since it was made, or may have been."""
@@ -78,7 +76,6 @@ class _Trace(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its key in hex."""
         return self.digest.hex()
 
 
@@ -196,7 +193,6 @@ def _labels(differences: "Iterable[Difference]") -> list[str]:
 
 
 def _is_told(label: str, values: Sequence[str]) -> bool:
-    """Whether values never repeat, and were not chosen by a person."""
     return len(set(values)) == len(values) and bool(label not in _CHOSEN or looks_like(_changing(values)))
 
 
@@ -215,7 +211,6 @@ def _described(label: str, values: Sequence[str]) -> str:
 
 
 def _changing(values: Sequence[str]) -> list[str]:
-    """The words of each value that are not in all of them."""
     common = set(values[0].split()).intersection(*(value.split() for value in values[1:]))
     return [" ".join(word for word in value.split() if word not in common) or value for value in values]
 
@@ -493,7 +488,6 @@ def _writes(process: str, fd: str) -> bool:
 
 
 def _command(process: str) -> str:
-    """The program that a process runs, by the name of the process."""
     return Path("/proc", process, "comm").read_text("utf-8", "replace").strip()
 
 

@@ -170,7 +170,6 @@ def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:
 
 
 def _load_other(target: Target) -> tuple[str, ...]:
-    """Build and load a program that does nothing."""
     backend = load_backend(target.backend)
     kind = 'extern "C" __global__' if backend.language is Language.CUDA_CPP else "kernel"
     program = Program("empty", backend.language, f"{kind} void empty() {{}}\n".encode())

@@ -215,7 +215,6 @@ def entry_of(prepared: Prepared, artifact: Artifact) -> Entry:
 
 
 def _failures(request: BuildRequest) -> tuple[Check, ...]:
-    """The table of the checks in a program."""
     if request.checks is Checks.NONE:
         return ()
     from gpucache.checks.calls import instrumented  # few programs have checks, and all would wait for it

@@ -177,7 +177,6 @@ class Origins:
         return judge
 
     def _shown(self) -> set[tuple[tuple[str, str], ...]]:
-        """The compilers of which any entry shows a use."""
         return {one.compiler for one, uses in self.found.items() if uses.shown}
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
@@ -239,7 +238,6 @@ def _place(entry: CacheEntry) -> bytes:
 
 
 def _digest(entry: CacheEntry) -> bytes:
-    """A digest of the program, target and variant of an entry."""
     from hashlib import blake2b
 
     program, target, kind, variant = entry.program, entry.target, entry.artifact_kind, entry.variant

@@ -158,7 +158,6 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
 
 
 def _known(checked: Checked, entry: CacheEntry, old: Judge, stale: Mapping[Origin, str]) -> Checked:
-    """Add whether an entry is stale or superseded."""
     extra = []
     if stale and (why := stale.get(origin(entry))):
         extra.append(Finding.about(entry, Problem(FindingKind.STALE, why)))

@@ -17,8 +17,6 @@ from gpucache.opencl.building import ANY, Call, built
 
 
 class _Hook:
-    """The function that is installed, and the one before it."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = threading.local()

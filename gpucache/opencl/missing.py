@@ -115,8 +115,6 @@ def _environment(prepared: Prepared) -> Variables:
 
 
 def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artifact]:
-    """The function that returns the artifact of one device."""
-
     def compile_() -> Artifact:
         request = prepared.request
         if call.program is None:

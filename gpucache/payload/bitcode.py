@@ -137,7 +137,6 @@ def _unwrapped(reading: Reading) -> bytes:
 
 
 def _first(data: bytes, found: Sequence[Block], number: int, code: int) -> Record | None:
-    """The first record with a code in the first block with a number."""
     block = next((one for one in found if one.number == number), None)
     return next((one for one in records(data, block) if one.code == code), None) if block else None
 

@@ -104,8 +104,6 @@ class _Section(NamedTuple):
 
 
 class _File(NamedTuple):
-    """An ELF file by its header."""
-
     source: Source
     order: str
     layout: _Layout
@@ -157,7 +155,6 @@ def read_elf(reading: Reading) -> None:
 
 
 def _describe_target(reading: Reading, file: _File) -> None:
-    """Note the hardware facts in the flags of the header."""
     if reading.kind is PayloadKind.CUBIN:
         reading.architecture = _cuda_architecture(file.abi_version, file.flags)
         reading.note("CUDA ABI version", file.abi_version)
@@ -314,7 +311,6 @@ def _sections(file: _File) -> list[_Section]:
 
 
 def _segments(file: _File) -> Iterator[tuple[int, int, int, int]]:
-    """Kind, offset, address and size of each segment."""
     offset, _, count = file.segments
     if offset and count:
         for row in file.rows(file.layout.segment, file.segments, "program header table"):
@@ -351,7 +347,6 @@ def _describe_sections(reading: Reading, named: Sequence[tuple[str, _Section]]) 
 
 
 def _symbols(data: bytes, file: _File, table: _Section, sections: Sequence[_Section]) -> Iterator[str]:
-    """The names in a symbol table that are global and defined."""
     if table.link >= len(sections):
         raise BrokenError("its symbols have no table of names")
     names = sections[table.link]
@@ -369,7 +364,6 @@ def _text(raw: bytes) -> str:
 
 
 def _build_id(order: str, notes: bytes) -> str | None:
-    """The build id among the notes of a segment."""
     place = 0
     while place + 12 <= len(notes):
         name, length, kind = struct.unpack_from(f"{order}III", notes, place)
@@ -435,7 +429,6 @@ def read_bundle(reading: Reading) -> None:
 
 
 def _objects(reading: Reading) -> Iterator[tuple[str, int]]:
-    """The identifier and end of each code object."""
     part = "list of code objects"
     place = _MAGIC_BYTES + 8
     (count,) = reading.unpack("<Q", _MAGIC_BYTES, part)

@@ -55,7 +55,6 @@ def read_files(reading: Reading) -> None:
 
 
 def _places(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """The name of each file with the offsets of its bytes."""
     (count,) = reading.unpack(_COUNT.format, len(MAGIC), "count of files")
     if not reading.data.startswith(MAGIC) or count > _MOST_FILES:
         raise BrokenError("it does not list files")

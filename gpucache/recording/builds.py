@@ -303,7 +303,6 @@ def read_line(data: bytes) -> Line:
 
 
 def _fields(values: Mapping[str, object], name: str, kind: type) -> dict[str, object]:
-    """An object of a line, which has every field of a type."""
     found = _converted(values.get(name), dict[str, object], name)
     for one in fields(kind):
         if one.name not in found and one.name not in _LATER:

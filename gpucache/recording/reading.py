@@ -85,15 +85,12 @@ def read_recording(folder: Path) -> RecordingFolder:
 
 
 class _Reader:
-    """Reads files up to a bound that they share."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = BYTES_CAP
         self.damage: list[PassedOver] = []
 
     def recording(self, name: str) -> Recording:
-        """The content of one file."""
         builds: dict[str, RecordedBuild] = {}
         seen: dict[str, Seen] = {}
         try:
@@ -125,7 +122,6 @@ class _Reader:
                 self.damage.append(PassedOver(name, number, str(error)))
 
     def _skip(self, file: BinaryIO) -> None:
-        """Read to the end of a line that is too long."""
         while (data := file.readline(1 << 20)) and not data.endswith(b"\n") and self._left >= 0:
             self._left -= len(data)
 

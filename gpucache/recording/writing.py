@@ -134,7 +134,6 @@ def _normal(path: str) -> str:
 
 
 def _climb(name: str) -> int:
-    """How many directories a name leads up before it leads down."""
     depth = lowest = 0
     for part in name.split("/"):
         depth += -1 if part == ".." else part not in ("", ".")

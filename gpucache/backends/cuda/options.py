@@ -197,7 +197,6 @@ class _Read(NamedTuple):
 
     @property
     def rule(self) -> SearchRule:
-        """The search rule of NVRTC with these options."""
         return _RULE._replace(quote=(Place.DIRS,)) if _any(_NOT_BESIDE, self.options) else _RULE
 
 

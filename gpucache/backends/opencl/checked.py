@@ -19,8 +19,6 @@ _HIDDEN = 2  # the record and the state, before the kernel's own arguments
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The program, name and hidden arguments of a kernel."""
-
     checked: Checked
     name: str
     num_args: int

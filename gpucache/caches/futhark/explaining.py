@@ -242,7 +242,6 @@ def _includes() -> list[bytes]:
 
 
 def _others(option: bytes) -> Iterator[bytes]:
-    """The candidates to replace an option that is not a number."""
     if option.startswith(b"-I"):
         yield from _includes()
     elif match := _CUDA_ARCHITECTURE.fullmatch(option):
@@ -395,7 +394,6 @@ def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
 
 
 def _differs(one: Candidate, expected: int, why: str, changed: tuple[Difference, ...]) -> _Answer:
-    """The answer for a file with a different key."""
     if one.key[:COMPARED_BYTES] != to_bytes(expected)[:COMPARED_BYTES]:
         return Verdict.KEY_CHANGED, f"{why}; {RECOMPILED}", changed
     detail = (

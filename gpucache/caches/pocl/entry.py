@@ -329,7 +329,6 @@ class Program:
         return tuple(one for one in self.roles[role] if now_ns - seen[one].st_mtime_ns > MINIMUM_AGE_NS)
 
     def _binary(self, name: str) -> tuple[FindingKind, str] | None:
-        """Kind and words of the problem of a kernel's machine code."""
         data = self.read(name)
         info = payloads.describe(data)
         if data.startswith(_MACH_O) or (

@@ -108,7 +108,6 @@ class _Remains:
     strange: Tally = field(default_factory=lambda: Tally(8))
 
     def add(self, pattern: str, parts: tuple[str, ...], size_bytes: int, age_ns: int) -> None:
-        """Count one more."""
         if age_ns > MINIMUM_AGE_NS:
             self.old[pattern].append((parts, size_bytes))
         else:
@@ -406,7 +405,6 @@ def _holds_program(top: Folder, pair: str) -> bool:
 
 
 def _size_bytes(one: Program) -> int:
-    """The disk space of its files."""
     held = (status for status in one.files.seen.values() if not stat.S_ISDIR(status.st_mode))
     return sum(map(files.allocated_bytes, held))
 

@@ -218,8 +218,6 @@ def _text(value: bytes) -> str:
 
 
 class _Stored(NamedTuple):
-    """An entry of the directory, and its options if its log names them."""
-
     key: str
     source: bytes
     options: str | None
@@ -239,7 +237,6 @@ def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterat
 
 
 def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock) -> Reach:
-    """Whether a build for a device would be served."""
     if owner := _LEFT_TO_DRIVER.get(device.platform_name):
         detail = f"PyOpenCL leaves programs for {device.platform_name} to {owner}"
         return question.reach(device, Verdict.NOT_CONSULTED, detail)
@@ -293,7 +290,6 @@ def _other_options(stored: str, wanted: str) -> str:
 
 
 def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Reach:
-    """For a source that is not stored: the nearest other one."""
     python = locations.python_of(path.name)
     here = f" of Python {python}" if python else ""
     near = nearest(
@@ -375,7 +371,6 @@ def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder,
 
 
 def _header(one: entries.Compared) -> Difference:
-    """A header's checksums, or its state if they do not differ."""
     now = one.md5 if one.md5 != one.dependency.md5 else one.state.value
     return Difference(f"header {one.path}", one.dependency.md5, None if one.state is State.MISSING else now)
 

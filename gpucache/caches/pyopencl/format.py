@@ -244,7 +244,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
                 yield self.told(place, problem, printable(place.name, None))
 
     def _strangers(self) -> Iterator[Checked]:
-        """Files next to entries, or next to the directories of versions."""
         with suppress(OSError, ValueError), files.open_folder(self.root) as folder:
             names = (one.name for one in folder.entries() if one.name != locations.LOCK)
             rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))

@@ -124,7 +124,6 @@ class _Thing(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether it is rocFFT's table or an addition of SQLite to it."""
         return self.type in ("table", "index") and (self.name == TABLE or self.name.startswith("sqlite_"))
 
 
@@ -420,7 +419,6 @@ def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
 
 
 def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
-    """Problems of header, size and mode."""
     if distrusted := distrust(file.status, move=MOVE):
         detail = f"{distrusted}; any user who can write it can give your GPU code to run"
         yield Problem(FindingKind.UNTRUSTED, detail)
@@ -462,7 +460,6 @@ def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Probl
 
 
 def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
-    """SQLite's verdict on the pages."""
     try:
         with closing(open_reader(path, file)) as reader, told(path):
             if reader.rolled_back:

@@ -97,8 +97,6 @@ def _filter(label: str, value: str) -> str:
 
 @dataclass(slots=True)
 class _Source:
-    """One database being read."""
-
     path: Path
     reader: Reader
     written: int = 0
@@ -120,7 +118,6 @@ class _Candidate:
     row: Row
 
     def beats(self, other: "_Candidate") -> bool:
-        """Whether this row is the one to keep, in any order of the two."""
         mine, theirs = self.row.seconds, other.row.seconds
         return mine > theirs or (mine == theirs and self._digest() > other._digest())
 
@@ -128,7 +125,6 @@ class _Candidate:
         return hashlib.sha256(self.source.code(self.row)).digest()
 
     def store(self, connection: sqlite3.Connection, seconds: int) -> None:
-        """Write the row into a database."""
         connection.execute(STORE, (*self.row.bound, self.source.code(self.row), seconds))
         self.source.written += 1
 
@@ -301,7 +297,6 @@ def restore(source: Path, out: Path) -> int:
 
 
 def _rollback(data: bytes) -> bytes:
-    """An image with a header that says rollback journal."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         raise FormatError("an image begins as a SQLite database does, and this does not; make it anew")
     return b"".join((data[: VERSIONS.start], bytes((ROLLBACK, ROLLBACK)), data[VERSIONS.stop :]))

@@ -101,7 +101,6 @@ def murmur64a(data: bytes) -> int:
 
 
 def _unlike(one: Parts) -> list[str]:
-    """The parts of a key that do not hash to its directories."""
     parts = zip(("device", "images", "spec", "options"), one.item.parts, strict=True)
     small = [(label, name) for label, name in parts if one.spans[label].length <= _HASHED_BYTES]
     return [label for label, name in small if str(murmur64a(one.read(label))) != name]
@@ -128,7 +127,6 @@ def _frame_of_binary(one: Parts) -> str:
 
 
 def _misfit(one: Parts) -> str:
-    """Why a binary is not the one of the key next to it."""
     data, info = one.read("binary"), describe(one.read("binary"), inside=2)
     if info.problem:
         return f"a broken binary, {info.problem}"
@@ -180,7 +178,6 @@ _CODE = Frame(
 
 
 def _stem(name: str) -> str:
-    """The number of a file."""
     return re.split(r"\.|_", name, maxsplit=1)[0]
 
 
@@ -191,7 +188,6 @@ def _stems(item: Files) -> list[str]:
 
 
 def _is_named(name: str) -> bool:
-    """Whether libsycl gives such a name to a file of a number."""
     return re.fullmatch(_FILE, name) is not None
 
 
@@ -230,7 +226,6 @@ def _strange(item: Files, stem: str) -> str:
 
 
 def _of_others(name: str) -> str:
-    """Why a file that is named like libsycl's is left alone."""
     return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
 
 
@@ -240,7 +235,6 @@ def _is_lock(item: Files, name: str) -> bool:
 
 
 def _shown(raw: bytes, hashed: str) -> str:
-    """A text for people, which differs if the bytes do."""
     return printable(raw, _SHOWN_BYTES) + (f" (hash {hashed})" if len(raw) >= _SHOWN_BYTES else "")
 
 
@@ -315,7 +309,6 @@ class Sycl(SyclPlaces, FilesFormat):
         return entry
 
     def _described(self, entry: CacheEntry, key: Parts) -> CacheEntry:
-        """An entry with what its key says."""
         device, names = key.read("device", _SHOWN_BYTES), _kernels(key)
         parts, (_, image, spec, options) = _device(device), key.item.parts
         told = dict(parts or ((_DEVICE[1], printable(device, _SHOWN_BYTES)),))

@@ -61,8 +61,6 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The result of a build on a worker."""
-
     entry: bytes = b""
     """The file of its entry."""
     located: bool = False
@@ -78,8 +76,6 @@ class _Answer:
 
 
 class _Sent(NamedTuple):
-    """A build that a worker has."""
-
     prepared: Prepared
     miss: Miss
     roots: Sequence[str]
@@ -222,7 +218,6 @@ def _packed(
 
 
 def _below(file: str, roots: Sequence[str]) -> str:
-    """A file's place below a tree."""
     for number, root in enumerate(roots):
         if file.startswith(f"{root}/"):
             return f"{number}/{file.removeprefix(f'{root}/')}"
@@ -238,7 +233,6 @@ class _Laid(NamedTuple):
     ends: ExitStack
 
     def answer(self, jobs: Jobs, answer: _Answer) -> None:
-        """Send its answer."""
         jobs.answer(msgspec.msgpack.encode(replace(answer, place=str(self.place))))
         self.ends.close()
 
@@ -269,7 +263,6 @@ def _answered(jobs: Jobs, laid: _Laid, usual: Bounds) -> _Laid | None:
 
 
 def _told(answer: Done[_Answer] | Failed | Died) -> _Answer:
-    """The result of a build in the form that is sent back."""
     if isinstance(answer, Done):
         return answer.value
     if isinstance(answer, Died):
@@ -326,7 +319,6 @@ def _item(job: _Job, contents: Mapping[str, bytes], place: Path) -> WarmItem:
 
 
 def _device(build: RecordedBuild) -> Device:
-    """The device of a build, which this worker said that it has."""
     toolchain = Toolchain(build.implementation, build.toolchain, build.identity)
     target = Target.parse(build.target)
     return Device(target, target.backend, target.name, "", available=True, detail="", toolchain=toolchain)

@@ -44,8 +44,6 @@ _NOWHERE = "no machine has a device for it; name a target of theirs with --targe
 
 
 class _Kind(NamedTuple):
-    """All that a key contains of a machine."""
-
     backend: str
     toolchain: Toolchain | None
     environment: tuple[tuple[str, str], ...]
@@ -55,8 +53,6 @@ class _Kind(NamedTuple):
 
 @dataclass(slots=True)
 class _Build:
-    """A recorded build without its target."""
-
     replayed: list[Replayed] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     """The recordings with its sources."""
@@ -64,8 +60,6 @@ class _Build:
 
 @dataclass(slots=True)
 class _Asked:
-    """The builds that machines ask for on their devices of one kind."""
-
     device: Device
     environment: Mapping[str, str]
     numbers: dict[str, set[int]] = field(default_factory=dict)
@@ -231,7 +225,6 @@ def _kind(device: Device, machine: Machine, backends: Backends) -> _Kind:
 def _look_up(
     run: Warming, asked: Mapping[_Kind, _Asked], builds: Sequence[_Build], stored: Stored | None
 ) -> Iterator[_Lookup]:
-    """Each key once, in a run of warm for each kind."""
     stores = run.open_stores(run.settings)
     unasked = [Snapshot(store.root) for store in stores.unasked()]
     stores = stores._replace(
@@ -321,7 +314,6 @@ def _able(machine: Machine, kinds: Iterable[_Kind], backends: Backends) -> dict[
 
 
 def _folders(made: Sequence[_Lookup], builds: Sequence[_Build]) -> list[Path]:
-    """Recordings that together contain the sources of some builds."""
     chosen: list[Path] = []
     for one in made:
         own = next(builds[number].folders for number in one.numbers if builds[number].folders)

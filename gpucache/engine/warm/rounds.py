@@ -60,13 +60,10 @@ def in_workers(
 
 
 class _Tally:
-    """Counts finished items, and reports how far a run is."""
-
     def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
         self.done, self._total, self._progress = 0, total, progress
 
     def running(self, now: Sequence[Named]) -> None:
-        """Report the items that are being compiled."""
         self._progress(Progress(self.done, self._total, tuple(now)))
 
 
@@ -103,8 +100,6 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The build function for numbered jobs, picklable."""
-
     build: Build
 
     def __call__(self, numbered: _Numbered) -> Hit | Built:
@@ -154,7 +149,6 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
 
 
 def _remove(stores: Stores, key: CacheKey) -> None:
-    """Remove an entry that no lookup would find."""
     scanned = stores.target.look_at(key) if stores.target is not None else None
     if stores.target is not None and scanned is not None:
         stores.target.remove(scanned, "it contains the places of headers that no longer exist")
@@ -249,7 +243,6 @@ def uncovered(
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of a regular file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):

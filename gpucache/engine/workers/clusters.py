@@ -67,23 +67,15 @@ _FETCH_S = 60.0
 
 
 class _Engine(Protocol):
-    """The means of a cluster."""
-
     def slots(self) -> Mapping[str, int]:
         """The workers that are there now, each with how many jobs it takes at once."""
         ...
 
-    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """The future of a call on a worker."""
-        ...
+    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any: ...
 
-    def cancel(self, worker: str, future: Any) -> None:
-        """Have a worker stop what it is at."""
-        ...
+    def cancel(self, worker: str, future: Any) -> None: ...
 
-    def wait(self) -> None:
-        """Wait a moment, or until a call has ended."""
-        ...
+    def wait(self) -> None: ...
 
 
 class Job(NamedTuple):
@@ -277,8 +269,6 @@ def _unavailable(device: Device) -> bool:
 
 
 class _Given(NamedTuple, Generic[J]):
-    """A task that a worker has."""
-
     task: Task[J]
     worker: str
     job: Job
@@ -286,8 +276,6 @@ class _Given(NamedTuple, Generic[J]):
 
 
 class _Deal(Generic[J]):
-    """The tasks of one run, and who has which."""
-
     def __init__(
         self, cluster: Cluster, module: str, waiting: deque[Task[J]], most: int, limit_s: float
     ) -> None:
@@ -302,7 +290,6 @@ class _Deal(Generic[J]):
         return bool(self._waiting or self._given)
 
     def running(self) -> list[J]:
-        """The items that are worked on."""
         return [given.task.item for given in self._given.values()]
 
     def hand_out(self) -> Iterator[tuple[J, Done[Any] | Failed]]:
@@ -332,7 +319,6 @@ class _Deal(Generic[J]):
         self._given[future] = _Given(task, worker, job, time.monotonic() + self._limit_s)
 
     def ended(self) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
-        """The answers that came, and those for lost workers."""
         there = self._cluster.slots()
         for future, (task, worker, job, end_s) in list(self._given.items()):
             is_late = time.monotonic() > end_s
@@ -362,7 +348,6 @@ class _Deal(Generic[J]):
                     yield task.item, _meant(worker, value)
 
     def unable(self) -> Iterator[tuple[J, Failed]]:
-        """The tasks that no worker can do any more."""
         for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
@@ -371,7 +356,6 @@ class _Deal(Generic[J]):
                 yield task.item, Failed(GpucacheError(f"{told}{why}; start one and warm again"))
 
     def end(self) -> None:
-        """Have the workers stop what they are at."""
         for future, given in self._given.items():
             self._cluster.cancel(given.worker, future)
 
@@ -409,8 +393,6 @@ def _missing(name: str, library: str) -> UsageError:
 
 
 class _Dask:
-    """The workers of a Dask scheduler."""
-
     def __init__(self, client: Any) -> None:
         self._client = client
         self._woken = threading.Event()
@@ -574,7 +556,6 @@ class _Mpi:
             time.sleep(_MPI_S)
 
     def _receive(self) -> bool:
-        """Whether an answer came."""
         before = len(self._asked)
         for rank in list(self._asked):
             if rank not in self._coming and (message := self._world.improbe(rank, _ANSWER)) is not None:
@@ -590,7 +571,6 @@ class _Mpi:
         return len(self._asked) < before
 
     def end(self) -> bool:
-        """Whether every worker has ended within a moment."""
         left, end_s = {*range(1, self._world.size)}, time.monotonic() + _LAST_S
         ends = [self._world.isend(None, rank, _CALL) for rank in left]
         while left and time.monotonic() < end_s:
@@ -695,8 +675,6 @@ def in_process(
 
 
 class _Child:
-    """A process of a worker that answers its jobs."""
-
     def __init__(self, module: str) -> None:
         words = (sys.executable, "-P", "-c", f"import {module} as it; it.answer_jobs()")
         silent = subprocess.DEVNULL

@@ -467,7 +467,6 @@ def run_isolated(
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    """A temporary directory for the workers, removed afterwards."""
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("workers"))
@@ -478,7 +477,6 @@ def _place() -> Iterator[Path]:
 
 
 def _said(place: Path) -> str:
-    """The reason that a worker wrote down why it could not begin."""
     try:
         return (place / _SAID).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
@@ -487,8 +485,6 @@ def _said(place: Path) -> str:
 
 @dataclass(slots=True)
 class _Worker(Generic[J]):
-    """A worker process, and its present work."""
-
     process: WorkerProcess
     ready: bool = False
     at: tuple[J] | None = None
@@ -518,7 +514,6 @@ class _Pool(Generic[J, R]):
         return bool(self._items) or any(worker.at is not None for worker in self._workers.values())
 
     def running(self) -> list[J]:
-        """The items that are worked on."""
         return [worker.at[0] for worker in self._workers.values() if worker.at is not None]
 
     def start_workers(self, place: Path) -> None:
@@ -571,7 +566,6 @@ class _Pool(Generic[J, R]):
                 yield worker.at[0], Died(f"it did not end within {limit_s:g} s", limit_s)
 
     def end(self) -> None:
-        """End every worker and every process that it started."""
         for own in list(self._workers):
             self._end(own)
 
@@ -617,7 +611,6 @@ def _work(channel: Connection, function: Callable[[J], R], begin: tuple[Any, ...
 
 
 def _called(function: Callable[[J], R], item: J) -> Done[R] | Failed:
-    """The result of a function, whose errors can be pickled."""
     try:
         return Done(function(item))
     except (GpucacheError, OSError) as error:
