@@ -381,7 +381,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "bench", "opencl", "serve", "answers.run_lines", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
-    "mesa": frozenset({"backends.opencl", "payload.containers", "caches.steam"}),
+    "mesa": frozenset({"backends.opencl", "payload.containers", "caches.opaque"}),
     # Names of kinds, such as those of payloads and of kernels.
     "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "cli.topics", "triton"}),
@@ -428,7 +428,6 @@ def test_no_other_room_names_a_system(name: str) -> None:
         own,
         "caches.registry",
         "caches.systems",
-        "caches.torch_places",
         "caches.desktop_places",
         *_ALSO_ELSEWHERE.get(name, ()),
     }

@@ -15,7 +15,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.torch_places import FlashAttentionPlaces
+from gpucache.caches.systems import FlashAttentionPlaces
 from gpucache.payload import PayloadKind
 
 _DIGITS = "[0-9a-f]{64}"

@@ -308,12 +308,12 @@ class Format(Places, ABC, Generic[T]):
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
         """The values of these facts on this machine, by label; without those that are not known."""
-        from gpucache.caches import installed, interpreters  # only pull needs them
+        from gpucache.caches import interpreters  # only pull needs it
 
         known: dict[str, frozenset[str]] = {Fact.PLACE: frozenset({str(self.root)})}
         if self.distribution:
-            known[Fact.VERSION] = installed.versions(self.distribution)
-            known[Fact.PATH] = installed.places(self.distribution)
+            known[Fact.VERSION] = interpreters.versions_of(self.distribution)
+            known[Fact.PATH] = interpreters.places_of(self.distribution)
             known[Fact.PYTHON] = interpreters.versions()
         return {label: values for label, values in known.items() if values}
 

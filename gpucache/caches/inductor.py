@@ -21,7 +21,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.caches.torch_places import InductorPlaces
+from gpucache.caches.systems import InductorPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, elf
 

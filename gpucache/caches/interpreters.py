@@ -1,8 +1,11 @@
-"""The Python interpreters on this machine: found by name, identified from their files, never run.
+"""The Python interpreters and packages on this machine: found by their files, never run or imported.
 
 A cache can belong to a single version of Python. This module looks for that version in the usual directories
 of interpreters: in PATH, in the system, and in pyenv, uv, conda and the like. An interpreter elsewhere is not
 found, so callers never rely on this alone (``gpucache.engine.staleness``).
+
+Programs may run in another environment than gpucache, so packages are looked for in three: gpucache's own,
+the active virtual one, and that of the first python3 in PATH. Must not know any system.
 """
 
 import io
@@ -10,10 +13,12 @@ import mmap
 import os
 import pickletools
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
@@ -131,3 +136,30 @@ def values(data: bytes, pickles: int) -> tuple[list[str | bytes], Problem | None
             return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
         return found, Problem(FindingKind.CORRUPT, f"is not a pickle ({error})")
     return found, None
+
+
+_BELOW = ("lib*/python3*/site-packages", "lib/python3/dist-packages", "lib/python3*/dist-packages")
+
+
+@cache
+def versions_of(name: str) -> frozenset[str]:
+    """The versions of a package that are installed; empty if there are none. Raises nothing."""
+    return frozenset(one.version for one in _installed(name) if one.version)
+
+
+@cache
+def places_of(name: str) -> frozenset[str]:
+    """The directories in which a package is installed; empty if there are none. Raises nothing."""
+    return frozenset(str(one.locate_file("")) for one in _installed(name))
+
+
+def _installed(name: str) -> Iterator[Distribution]:
+    yield from distributions(name=name, path=[*sys.path, *_site_packages()])
+
+
+@cache
+def _site_packages() -> tuple[str, ...]:
+    python = shutil.which("python3")
+    prefixes = filter(None, (os.environ.get("VIRTUAL_ENV"), python and str(Path(python).parent.parent)))
+    found = (path for prefix in prefixes for below in _BELOW for path in Path(prefix).glob(below))
+    return tuple(dict.fromkeys(map(str, found)))

@@ -6,6 +6,23 @@ other users own or may write to, and nothing is removed, as the owner's rules fo
 
 A system whose format becomes known leaves this module: its class then derives from ``FilesFormat``, with its
 own layout, ``look``, ``check`` and ``payload``, and drops the facts that only this class requires.
+
+NVIDIA's "GL cache" has the shaders of its driver, of OpenGL and Vulkan. Source of the places, sizes and
+variables: README of the Linux driver, "OpenGL Environment Variable Settings", and its release notes from 460
+on; source of the names: published listings. No cache of an NVIDIA GPU was available. A directory for driver
+and GPU and one for the program contain pairs of a ``.toc`` and a ``.bin``, whose format NVIDIA does not
+document. The driver uses an older place as long as it exists.
+
+OptiX keeps ray tracing programs in a database. Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8
+(``optixDeviceContextSetCacheLocation`` and ``...SetCacheDatabaseSizes``), and published directory listings
+and logs; no cache of an NVIDIA GPU was available. ``optix7cache.db`` is an SQLite database, with its log and
+index next to it while a program runs; its tables are not documented. OptiX evicts by itself, and replaces a
+broken database with a new one.
+
+Steam's shader pre-caches have a directory for each game. Source: Fossilize of 2026, ``fossilize_db.cpp``, and
+published listings of such directories; no cache that Steam wrote was available. ``APPID/fozpipelinesv6/`` has
+Fossilize's archives (``*.foz``), which Steam downloads and into which games write the pipelines that they
+create; ``nvidiav1`` and ``mesa_shader_cache_sf`` are the drivers' own caches for that game.
 """
 
 import hashlib
@@ -19,9 +36,11 @@ from typing import ClassVar
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
+from gpucache.caches.desktop_places import SteamPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.systems import NvidiaGlPlaces, OptixPlaces
 from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
@@ -101,3 +120,22 @@ class OpaqueFormat(FilesFormat):
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         info = describe(self.payload(item))
         return EntryReport(entry, (KeyField("key", "opaque: gpucache cannot parse this format"),), info.pairs)
+
+
+class NvidiaGl(NvidiaGlPlaces, OpaqueFormat):
+    """The shaders that the driver compiled for OpenGL and Vulkan."""
+
+    signs = (r"[0-9a-f]{32}/[0-9a-f]{16}/[0-9a-f]{16}\.toc",)
+
+
+class Optix(OptixPlaces, OpaqueFormat):
+    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing."""
+
+    signs = (r"optix\d*cache\.db",)
+    rewritten = r".*-(?:wal|shm)"
+
+
+class Steam(SteamPlaces, OpaqueFormat):
+    """The pipelines of games, before and after the driver compiled them."""
+
+    signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)

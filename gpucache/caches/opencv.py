@@ -110,10 +110,12 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
         """The directories of the versions that are installed as wheels, which alone OpenCV reads."""
-        from gpucache.caches import installed  # only pull needs it
+        from gpucache.caches import interpreters  # only pull needs it
 
         wheels = (f"opencv-{kind}" for kind in _WHEELS)
-        here = frozenset(f"{one.partition('.')[0]}.x" for name in wheels for one in installed.versions(name))
+        here = frozenset(
+            f"{one.partition('.')[0]}.x" for name in wheels for one in interpreters.versions_of(name)
+        )
         return {**super().facts_here(), **({"OpenCV": here} if here else {})}
 
     def lock_place(self, item: Files) -> tuple[str, ...]:

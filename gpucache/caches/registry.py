@@ -36,8 +36,9 @@ SYSTEMS = (
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
     "cuda": "cuda_driver",
-    "onnxruntime-trt": "onnxruntime_tensorrt",
-    "torch-tensorrt": "tensorrt",
+    **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
+    **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
+    **dict.fromkeys(("nvidia-gl", "nvidia-optix", "steam"), "opaque"),
 }
 """The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)

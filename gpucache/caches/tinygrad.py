@@ -18,7 +18,7 @@ from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
-from gpucache.caches.torch_places import TinygradPlaces
+from gpucache.caches.systems import TinygradPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.payload import describe

@@ -12,7 +12,7 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.torch_places import TorchKernelsPlaces
+from gpucache.caches.systems import TorchKernelsPlaces
 from gpucache.payload import PayloadKind, describe
 
 _NAME = r"([A-Za-z_]\w*)_arch(\d+\.\d+|gfx[\w:+-]+)_nvrtc(\d+\.\d+)_(sass|ptx)_(\d+)_([0-9a-f]{40})"

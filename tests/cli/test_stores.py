@@ -113,9 +113,9 @@ def test_entries_of_a_deep_gemm_at_another_place_stay(
     store, key = str(tmp_path / "store"), str(tmp_path / "key")
     assert main(["key", key, "--quiet"]) == 0
     monkeypatch.setenv("GPUCACHE_SIGNING_KEY", key)
-    monkeypatch.setattr("gpucache.caches.installed.places", lambda _: frozenset({"/opt/a"}))
+    monkeypatch.setattr("gpucache.caches.interpreters.places_of", lambda _: frozenset({"/opt/a"}))
     assert main(["push", store, f"--cache=deep-gemm:{tmp_path / 'there'}", "--quiet"]) == 0
-    monkeypatch.setattr("gpucache.caches.installed.places", lambda _: frozenset({here}))
+    monkeypatch.setattr("gpucache.caches.interpreters.places_of", lambda _: frozenset({here}))
     words = (store, "--cache", f"deep-gemm:{tmp_path / 'here'}")
     assert _summary(capsys, "pull", *words)["pulled"] == pulled
 

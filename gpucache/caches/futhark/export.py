@@ -16,13 +16,13 @@ from pathlib import Path
 from gpucache.answers.export import Exported, Source
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.futhark import file
-from gpucache.caches.futhark.explaining import read_log
 from gpucache.caches.futhark.file import (
     CUDA_ARCHITECTURES,
     CUDA_VARIABLES,
     TR_OPTIONS,
     key_of,
     native_signed,
+    read_log,
 )
 from gpucache.caches.futhark.format import is_cache_file
 from gpucache.errors import CacheUnusableError, OptionError, TargetError, UsageError

@@ -1,8 +1,8 @@
 """Futhark's cache files: one per program, at the place that ``--cache-file`` names when it is started.
 
 A location that is a file is that one entry; a directory has every cache file directly in it, recognised by
-its first bytes, among people's other files. The key is in the file. The file and its key are
-``file``'s, the reasons of a miss ``explaining``'s. Must not know compilers or devices.
+its first bytes, among people's other files. The file, its key and the reasons of a miss are
+``file``'s. Must not know compilers or devices.
 """
 
 import os
@@ -19,7 +19,7 @@ from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock
-from gpucache.caches.futhark import explaining, file
+from gpucache.caches.futhark import file
 from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
@@ -46,7 +46,7 @@ class Futhark(FutharkPlaces, FilesFormat):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave at a given place."""
 
     layout = Layout((), left=[Left(file.PARTIAL)])
-    wanted = explaining.FIELDS
+    wanted = file.FIELDS
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -158,14 +158,14 @@ class Futhark(FutharkPlaces, FilesFormat):
         return EntryReport(entry, fields, describe(data[file.HEADER_BYTES :]).pairs)
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        question = explaining.read_question(wanted)
+        question = file.read_question(wanted)
         try:
             candidates = [self._candidate(item) for item in self.items("")]
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             candidates = []
-        return explaining.explain(question, candidates)
+        return file.explain(question, candidates)
 
-    def _candidate(self, item: Files) -> explaining.Candidate:
+    def _candidate(self, item: Files) -> file.Candidate:
         (name,) = item.seen
         try:
             damage, look = self.bars(item), self.entry(item) if self.bars(item) else self.look(item)
@@ -178,7 +178,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         def bad_payload() -> str:
             return next((one.detail for one in self.check(item) if one.kind in _BAD_PAYLOAD), "")
 
-        return explaining.Candidate(
+        return file.Candidate(
             name=name,
             key=bytes.fromhex(item.key) if look.fields else b"",
             entry=item.key,

@@ -29,7 +29,7 @@ from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.format import Clock
 from gpucache.caches.interface import Wanted
-from gpucache.caches.pyopencl import entries, locations, locks
+from gpucache.caches.pyopencl import entries, locations
 from gpucache.caches.pyopencl.entries import Info, State
 from gpucache.caches.why import Field, nearest, once
 from gpucache.errors import FormatError, UsageError
@@ -242,9 +242,9 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
         return question.reach(device, Verdict.NOT_CONSULTED, detail)
     options = all_options(question.options, device, question.environ)
     with suppress(OSError), files.open_folder(path) as root:
-        age = locks.age_ns(root, clock)
-        if age is not None and age > locks.STALE_NS:
-            return question.reach(device, Verdict.NOT_CONSULTED, locks.problem(root, age).detail)
+        age = entries.age_ns(root, clock)
+        if age is not None and age > entries.STALE_NS:
+            return question.reach(device, Verdict.NOT_CONSULTED, entries.problem(root, age).detail)
         key = key_of(question.source, options, device, question.version)
         with suppress(FileNotFoundError), root.folder(key) as inner:
             return _served(question, device, key, inner, options)

@@ -27,7 +27,7 @@ from gpucache.caches.format import Clock, HeldError, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.pyopencl import entries, locations, locks
+from gpucache.caches.pyopencl import entries, locations
 from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.errors import FormatError
@@ -175,7 +175,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         from gpucache.caches.restoring import make_folder  # only pull needs it
 
         make_folder(item.path.parent)
-        return locks.held(item.path.parent, self.now_ns)
+        return entries.held(item.path.parent, self.now_ns)
 
     def remove(self, item: Files) -> Kept | None:
         if not item.unchanged():
@@ -220,7 +220,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         with files.open_folder(item.path.parent) as folder:
-            locks.free_stale(folder, self.now_ns)
+            entries.free_stale(folder, self.now_ns)
         return super().fix(item, problems)
 
     def finish_removals(self) -> Sequence[str]:
@@ -260,13 +260,13 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         path = Path(checked.entry)
         with suppress(OSError, HeldError), self._opened(path.parent) as folder:
             if path.name == locations.LOCK:
-                return checked.fixed() if locks.free_stale(folder, self.now_ns) else checked
+                return checked.fixed() if entries.free_stale(folder, self.now_ns) else checked
             status = folder.lstat(path.name)
             # A link or a file without bytes is removed without losing more than its name.
             empty = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
             if locations.is_key(path.name) and empty:
-                locks.free_stale(folder, self.now_ns)
-                with locks.held(path.parent, self.now_ns), suppress(FileNotFoundError):
+                entries.free_stale(folder, self.now_ns)
+                with entries.held(path.parent, self.now_ns), suppress(FileNotFoundError):
                     folder.unlink(path.name)
                 return checked.fixed()
         return checked
@@ -285,8 +285,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def _is_busy(self, item: Files) -> bool:
         with suppress(OSError), files.open_folder(item.path.parent) as folder:
-            age = locks.age_ns(folder, self.now_ns)
-            return age is not None and age <= locks.STALE_NS
+            age = entries.age_ns(folder, self.now_ns)
+            return age is not None and age <= entries.STALE_NS
         return False
 
     def _is_shown(self, item: Files) -> bool:
@@ -336,9 +336,9 @@ def _remove_empty(folder: Path) -> bool:
 def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
     """The lock, and other files among the entries; raises OSError."""
     python = locations.python_of(root.path.name)
-    age = locks.age_ns(root, clock)
+    age = entries.age_ns(root, clock)
     if age is not None:
-        yield root.path / locations.LOCK, locks.problem(root, age)
+        yield root.path / locations.LOCK, entries.problem(root, age)
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
         with suppress(OSError):
             if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):

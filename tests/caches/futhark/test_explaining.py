@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Served
-from gpucache.caches.futhark.explaining import Candidate, explain, read_question
-from gpucache.caches.futhark.file import key_of, native_signed
+from gpucache.caches.futhark.file import Candidate, explain, key_of, native_signed, read_question
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from tests.caches.futhark.build import (

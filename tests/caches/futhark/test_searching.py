@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.explaining import EDIT_LIMIT, Edit, Question, added, edits, search
-from gpucache.caches.futhark.file import contribution, total
+from gpucache.caches.futhark.file import EDIT_LIMIT, Edit, Question, added, contribution, edits, search, total
 from tests.caches.futhark.build import OPENCL_OPTIONS, OPTIONS
 
 _TILE = b"-Dval_main_tile_size_6=16"

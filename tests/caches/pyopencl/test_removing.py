@@ -10,7 +10,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.evict import Kept
 from gpucache.caches import files
-from gpucache.caches.pyopencl import locks
+from gpucache.caches.pyopencl import entries
 from gpucache.caches.pyopencl.locations import LOCK
 from gpucache.folders import Folder
 from tests.caches.pyopencl.build import only, opened, write
@@ -92,7 +92,7 @@ def test_a_removal_that_is_stopped_takes_info_first(
 
 def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
     """While it is held the file is there, no other user gets it, and afterwards it is gone."""
-    with locks.held(root, time.time_ns), pytest.raises(FileExistsError):
+    with entries.held(root, time.time_ns), pytest.raises(FileExistsError):
         os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
     assert not (root / LOCK).exists()
 
@@ -282,6 +282,6 @@ def test_a_lock_is_removed_before_it_is_given_up(tmp_path: Path, monkeypatch: py
         unlink(folder, name)
 
     monkeypatch.setattr(Folder, "unlink", watched)
-    with locks.held(tmp_path, time.time_ns):
+    with entries.held(tmp_path, time.time_ns):
         pass
     assert taken == [False] and not (tmp_path / LOCK).exists()

@@ -150,7 +150,7 @@ def test_entries_of_another_version_are_not_here_already(
     data = bytearray(index.read_bytes())
     struct.pack_into("<H", data, 12, 3)
     index.write_bytes(data)
-    monkeypatch.setattr("gpucache.caches.installed.versions", lambda _: frozenset({"1.7.4"}))
+    monkeypatch.setattr("gpucache.caches.interpreters.versions_of", lambda _: frozenset({"1.7.4"}))
     (done,) = opened(SYSTEM, tmp_path / "here").restore(packed)
     assert (done.done, done.present) == (False, False) and "another version of Taichi" in done.reason
     data[12] = 4
