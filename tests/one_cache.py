@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache.answers.growth import Held, Snapshot
+from gpucache.answers.entries import Held, Snapshot
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, plain
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.json_keys import Duration, OrNull, json_keys
 from gpucache.units import format_count, format_duration, format_size, printable
 

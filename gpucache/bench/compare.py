@@ -33,7 +33,7 @@ from gpucache.answers.bench import (
     Sample,
     Spread,
 )
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.engine.warm.command import Clues
 from gpucache.units import format_duration
 

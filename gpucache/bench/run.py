@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from gpucache.answers.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample, SettleRun
-from gpucache.answers.growth import growth
+from gpucache.answers.entries import growth
 from gpucache.bench.compare import NO_PAIR, NOT_REACHED, PAIR, Measured, fold, interrupted_after, is_peer
 from gpucache.engine.warm import command
 from gpucache.engine.warm.command import CacheEnvironment, Clues, Homeless, Watched, settle

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
-from gpucache.answers.growth import growth
+from gpucache.answers.entries import growth
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_stores
 from gpucache.backends.interface import Backend

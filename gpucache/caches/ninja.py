@@ -1,29 +1,4 @@
-"""Modules that ninja builds, each in a directory with its library, objects and ``build.ninja``.
-
-PyTorch's ``torch.utils.cpp_extension`` builds C++ and CUDA extensions. Source: PyTorch 2.13,
-``torch/utils/cpp_extension.py`` and ``torch/utils/file_baton.py``; checked against its builds. Below the root
-there is a directory for each Python and CUDA (``py312_cu126``, ``py311_cpu``), unless
-``TORCH_EXTENSIONS_DIR`` names the root; each module has ``NAME.so`` (``NAME_v1.so`` after a change in one
-process), the objects, ``build.ninja`` and ninja's records. PyTorch writes ``build.ninja`` at each start and
-lets ninja decide by the command and the times of its inputs. A file ``lock`` exists while a process builds;
-others wait for its removal without end (pytorch#189245), so a killed build stops every start.
-
-TVM-FFI's ``tvm_ffi.cpp`` builds inline modules. Source: TVM-FFI 0.1.15, ``tvm_ffi/cpp/extension.py`` and
-``tvm_ffi/utils/lockfile.py``; checked against its builds. The 16 hex digits in ``NAME_<16 hex>/`` begin a
-SHA-256 of sources, functions and options; included headers, compilers and TVM-FFI are not part of it, but
-ninja compares the command and the times of the inputs at each start. The directory has ``NAME.so``, the
-objects, the sources, ``build.ninja`` and ninja's records, and ``lock``, which stays and is held by flock(2)
-while a process builds. A program loads the library unchecked.
-
-FlashInfer builds each module for some GPUs. Source: FlashInfer 0.7, ``flashinfer/jit/core.py``,
-``flashinfer/jit/cpp_ext.py`` and ``flashinfer/jit/cute_dsl_core.py``; nvcc modules were checked against its
-builds; modules of the CuTe DSL (``MODULE_ARCH_cute_dsl/KERNEL.o`` with ``meta.json``) are known from the
-sources only. Each version has a directory for each set of architectures, with ``cached_ops/MODULE/``:
-``MODULE.so``, its objects, ``build.ninja`` and ninja's records. The name has no hash: FlashInfer writes
-``build.ninja`` at each start and lets ninja decide by the command, its inputs' times and the records, not by
-a file's content. ``cached_ops/tmp/MODULE.lock`` is locked with flock(2) meanwhile, and nothing is ever
-removed.
-"""
+"""Modules that ninja builds, each in a directory with its library, objects and ``build.ninja``."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -125,7 +100,16 @@ _MADE = re.compile(r"\.(?:so|pyd|o|obj)$|^\.ninja_")
 
 
 class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
-    """Modules of ``load`` and ``load_inline``, from exllama to DeepSpeed."""
+    """Modules of ``load`` and ``load_inline``, from exllama to DeepSpeed.
+
+    Source: PyTorch 2.13, ``torch/utils/cpp_extension.py`` and ``torch/utils/file_baton.py``; checked against
+    its builds. Below the root there is a directory for each Python and CUDA (``py312_cu126``, ``py311_cpu``),
+    unless ``TORCH_EXTENSIONS_DIR`` names the root; each module has ``NAME.so`` (``NAME_v1.so`` after a change
+    in one process), the objects, ``build.ninja`` and ninja's records. PyTorch writes ``build.ninja`` at each
+    start and lets ninja decide by the command and the times of its inputs. A file ``lock`` exists while a
+    process builds; others wait for its removal without end (pytorch#189245), so a killed build stops every
+    start.
+    """
 
     layout = Layout(
         [f"{place}{_MODULE}/(?:{names})" for names in _FILES for place in (f"{_PYTHON}/", "")],
@@ -187,7 +171,15 @@ _TVM_FILES = (
 
 
 class TvmFfi(TvmFfiPlaces, NinjaFormat):
-    """Modules of ``load_inline`` and ``load``, from FlashInfer to SGLang."""
+    """Modules of ``load_inline`` and ``load``, from FlashInfer to SGLang.
+
+    Source: TVM-FFI 0.1.15, ``tvm_ffi/cpp/extension.py`` and ``tvm_ffi/utils/lockfile.py``; checked against
+    its builds. The 16 hex digits in ``NAME_<16 hex>/`` begin a SHA-256 of sources, functions and options;
+    included headers, compilers and TVM-FFI are not part of it, but ninja compares the command and the times
+    of the inputs at each start. The directory has ``NAME.so``, the objects, the sources, ``build.ninja`` and
+    ninja's records, and ``lock``, which stays and is held by flock(2) while a process builds. A program loads
+    the library unchecked.
+    """
 
     layout = Layout(
         [f"{_FOLDER}/(?:{names})" for names in _TVM_FILES],
@@ -233,7 +225,16 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class FlashInfer(FlashInferPlaces, NinjaFormat):
-    """The attention kernels and others that FlashInfer built, for servers of language models above all."""
+    """The attention kernels and others that FlashInfer built, for servers of language models above all.
+
+    Source: FlashInfer 0.7, ``flashinfer/jit/core.py``, ``flashinfer/jit/cpp_ext.py`` and
+    ``flashinfer/jit/cute_dsl_core.py``; nvcc modules were checked against its builds; modules of the CuTe DSL
+    (``MODULE_ARCH_cute_dsl/KERNEL.o`` with ``meta.json``) are known from the sources only. Each version has a
+    directory for each set of architectures, with ``cached_ops/MODULE/``: ``MODULE.so``, its objects,
+    ``build.ninja`` and ninja's records. The name has no hash: FlashInfer writes ``build.ninja`` at each start
+    and lets ninja decide by the command, its inputs' times and the records, not by a file's content.
+    ``cached_ops/tmp/MODULE.lock`` is locked with flock(2) meanwhile, and nothing is ever removed.
+    """
 
     layout = Layout(
         [f"{ops}/{_FLASHINFER_MODULE}/(?:{names})" for names in _FLASHINFER_FILES for ops in _OPS],

@@ -6,23 +6,6 @@ other users own or may write to, and nothing is removed, as the owner's rules fo
 
 A system whose format becomes known leaves this module: its class then derives from ``FilesFormat``, with its
 own layout, ``look``, ``check`` and ``payload``, and drops the facts that only this class requires.
-
-NVIDIA's "GL cache" has the shaders of its driver, of OpenGL and Vulkan. Source of the places, sizes and
-variables: README of the Linux driver, "OpenGL Environment Variable Settings", and its release notes from 460
-on; source of the names: published listings. No cache of an NVIDIA GPU was available. A directory for driver
-and GPU and one for the program contain pairs of a ``.toc`` and a ``.bin``, whose format NVIDIA does not
-document. The driver uses an older place as long as it exists.
-
-OptiX keeps ray tracing programs in a database. Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8
-(``optixDeviceContextSetCacheLocation`` and ``...SetCacheDatabaseSizes``), and published directory listings
-and logs; no cache of an NVIDIA GPU was available. ``optix7cache.db`` is an SQLite database, with its log and
-index next to it while a program runs; its tables are not documented. OptiX evicts by itself, and replaces a
-broken database with a new one.
-
-Steam's shader pre-caches have a directory for each game. Source: Fossilize of 2026, ``fossilize_db.cpp``, and
-published listings of such directories; no cache that Steam wrote was available. ``APPID/fozpipelinesv6/`` has
-Fossilize's archives (``*.foz``), which Steam downloads and into which games write the pipelines that they
-create; ``nvidiav1`` and ``mesa_shader_cache_sf`` are the drivers' own caches for that game.
 """
 
 import hashlib
@@ -123,19 +106,39 @@ class OpaqueFormat(FilesFormat):
 
 
 class NvidiaGl(NvidiaGlPlaces, OpaqueFormat):
-    """The shaders that the driver compiled for OpenGL and Vulkan."""
+    """The shaders that the driver compiled for OpenGL and Vulkan.
+
+    Source of the places, sizes and variables: README of the Linux driver, "OpenGL Environment Variable
+    Settings", and its release notes from 460 on; source of the names: published listings. No cache of an
+    NVIDIA GPU was available. A directory for driver and GPU and one for the program contain pairs of a
+    ``.toc`` and a ``.bin``, whose format NVIDIA does not document. The driver uses an older place as long as
+    it exists.
+    """
 
     signs = (r"[0-9a-f]{32}/[0-9a-f]{16}/[0-9a-f]{16}\.toc",)
 
 
 class Optix(OptixPlaces, OpaqueFormat):
-    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing."""
+    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing.
+
+    Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8 (``optixDeviceContextSetCacheLocation`` and
+    ``...SetCacheDatabaseSizes``), and published directory listings and logs; no cache of an NVIDIA GPU was
+    available. ``optix7cache.db`` is an SQLite database, with its log and index next to it while a program
+    runs; its tables are not documented. OptiX evicts by itself, and replaces a broken database with a new
+    one.
+    """
 
     signs = (r"optix\d*cache\.db",)
     rewritten = r".*-(?:wal|shm)"
 
 
 class Steam(SteamPlaces, OpaqueFormat):
-    """The pipelines of games, before and after the driver compiled them."""
+    """The pipelines of games, before and after the driver compiled them.
+
+    Source: Fossilize of 2026, ``fossilize_db.cpp``, and published listings of such directories; no cache that
+    Steam wrote was available. ``APPID/fozpipelinesv6/`` has Fossilize's archives (``*.foz``), which Steam
+    downloads and into which games write the pipelines that they create; ``nvidiav1`` and
+    ``mesa_shader_cache_sf`` are the drivers' own caches for that game.
+    """
 
     signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)

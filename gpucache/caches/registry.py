@@ -36,6 +36,19 @@ SYSTEMS = (
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
     "cuda": "cuda_driver",
+    **dict.fromkeys(
+        (
+            "adaptivecpp",
+            "hashcat",
+            "ggml-opencl",
+            "cycles",
+            "clesperanto",
+            "intel-neo",
+            "torch-kernels",
+            "arrayfire",
+        ),
+        "binaries",
+    ),
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
     **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
     **dict.fromkeys(("nvidia-gl", "nvidia-optix", "steam"), "opaque"),

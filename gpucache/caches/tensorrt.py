@@ -5,23 +5,6 @@ TensorRT itself is not public, and no file written on a GPU was available. A pla
 serialization version and, for version 0, TensorRT's version in the bytes 24 to 27; before TensorRT 8.6 with
 another tag, by reports ``ptrt``. Its size and sections, and the tag of a timing cache, are not documented, so
 a missing end is not seen.
-
-Torch-TensorRT keeps a directory for each engine, and its timing cache, among temporary files by default.
-Source: Torch-TensorRT 2.14, ``py/torch_tensorrt/dynamo/_engine_cache.py``, ``_defaults.py`` and
-``conversion/_conversion.py``; no file written on a GPU was available. A directory is named by up to three
-SHA-256 in base 32, of the graph, the inputs and the settings; ``blob.bin`` is a pickle of a dict, whose
-``serialized_engine`` is a plan of TensorRT's, mostly without weights. Pickles run code when they are loaded;
-gpucache never unpickles them. An engine is taken unchecked, and the oldest go from 5 GB on, by the times of
-their directories. ``timing_cache.bin`` has the times of kernels. Files are written in place, without a lock.
-
-ONNX Runtime's TensorRT provider keeps a file for each part of a model that it took over. Source: ONNX Runtime
-of 2021 to 2026, ``core/providers/tensorrt/tensorrt_execution_provider.cc``; no file written on a GPU was
-available. A name has the graph or a program's own prefix, a hash of the model, its parts, the precisions and,
-in newer versions, the architecture: ``.engine`` is a plan of TensorRT's, ``.stripped.engine`` one without
-weights, ``.engine.encrypted`` one in a program's own form, and ``.profile`` a map of flexbuffers with the
-shapes it was built for. ``TensorrtExecutionProvider_cache_smNN.timing`` has the times of kernels. Files are
-written in place, without a lock, read unchecked, and never removed; versions of ONNX Runtime and TensorRT are
-part of the hash, but not the weights.
 """
 
 import re
@@ -78,7 +61,16 @@ _BEGINNING_BYTES = 4096
 
 
 class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
-    """The engines that Torch-TensorRT built with ``cache_built_engines``, and the times of kernels."""
+    """The engines that Torch-TensorRT built with ``cache_built_engines``, and the times of kernels.
+
+    Source: Torch-TensorRT 2.14, ``py/torch_tensorrt/dynamo/_engine_cache.py``, ``_defaults.py`` and
+    ``conversion/_conversion.py``; no file written on a GPU was available. A directory is named by up to three
+    SHA-256 in base 32, of the graph, the inputs and the settings; ``blob.bin`` is a pickle of a dict, whose
+    ``serialized_engine`` is a plan of TensorRT's, mostly without weights. Pickles run code when they are
+    loaded; gpucache never unpickles them. An engine is taken unchecked, and the oldest go from 5 GB on, by
+    the times of their directories. ``timing_cache.bin`` has the times of kernels. Files are written in place,
+    without a lock.
+    """
 
     layout = Layout(
         [r"((?:[a-z2-7]{51}){1,3})/blob\.bin", r"(timing_cache)\.bin"],
@@ -154,7 +146,17 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
-    """The engines of ONNX models, the shapes they were built for, and the times of kernels."""
+    """The engines of ONNX models, the shapes they were built for, and the times of kernels.
+
+    Source: ONNX Runtime of 2021 to 2026, ``core/providers/tensorrt/tensorrt_execution_provider.cc``; no file
+    written on a GPU was available. A name has the graph or a program's own prefix, a hash of the model, its
+    parts, the precisions and, in newer versions, the architecture: ``.engine`` is a plan of TensorRT's,
+    ``.stripped.engine`` one without weights, ``.engine.encrypted`` one in a program's own form, and
+    ``.profile`` a map of flexbuffers with the shapes it was built for.
+    ``TensorrtExecutionProvider_cache_smNN.timing`` has the times of kernels. Files are written in place,
+    without a lock, read unchecked, and never removed; versions of ONNX Runtime and TensorRT are part of the
+    hash, but not the weights.
+    """
 
     layout = Layout(
         [

@@ -129,7 +129,7 @@ def require_store(url: str) -> None:
 def open_everywhere() -> "list[Cache]":
     """Our own cache, if it has a place, and every place in which a system's programs keep theirs, existing
     or not."""
-    from gpucache.caches.opening import every_cache
+    from gpucache.caches.known_caches import every_cache
 
     try:
         own = open_named(()).caches
@@ -153,10 +153,10 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
         return Opened(settings, tuple(open_roots(settings, systems=systems)))
     if name == ALL:
-        from gpucache.caches.opening import found_caches
+        from gpucache.caches.known_caches import found_caches
 
         return Opened(settings, (*_roots_or_why(settings, systems=systems), *found_caches(os.environ)))
-    from gpucache.caches.opening import open_places
+    from gpucache.caches.known_caches import open_places
 
     name = name or _system_at(place or Path())
     caches = open_places(name, place, os.environ)
@@ -205,7 +205,7 @@ def _roots_or_why(settings: "Settings", *, systems: bool) -> "Sequence[Cache]":
     """The roots of our own cache, or a stand-in with the reason, so that the others are still shown."""
     from gpucache.answers.entries import Location
     from gpucache.assembly import open_roots
-    from gpucache.caches.opening import Unusable
+    from gpucache.caches.known_caches import Unusable
 
     try:
         roots = open_roots(settings, systems=systems)

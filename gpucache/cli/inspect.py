@@ -93,7 +93,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.answers.why import answers
     from gpucache.assembly import backends, open_stores
-    from gpucache.caches.opening import present_caches
+    from gpucache.caches.known_caches import present_caches
     from gpucache.caches.registry import systems
     from gpucache.engine.machine import machine_for
     from gpucache.engine.why import plan_why, replies, why
@@ -332,7 +332,7 @@ def _show_states(opened: Opened) -> None:
     rest = [cache for cache in opened.caches if cache is not own]
     # A cache named by its place is shown alone; unused places are shown for named systems.
     if names := {one.name for one in rest if one.location().decided_by != "--cache"} - {OWN}:
-        from gpucache.caches.opening import unused_caches
+        from gpucache.caches.known_caches import unused_caches
 
         rest += unused_caches(os.environ, names)
     states = [state_of(cache) for cache in rest]
@@ -351,7 +351,7 @@ def _show_states(opened: Opened) -> None:
 def _show_everything() -> None:
     """Show our own cache and all others at a glance; the others also if ours has no usable place."""
     from gpucache.answers import inspect as text
-    from gpucache.caches.opening import found_caches, unused_caches
+    from gpucache.caches.known_caches import found_caches, unused_caches
     from gpucache.engine.inspect import foreign_state, overview
     from gpucache.engine.machine import toolchains_for
 

@@ -188,7 +188,7 @@ class EntryName(Name):
 
     def names(self, ctx: click.Context, typed: str) -> Iterable[str]:
         """Programs with a history, and keys once two digits are typed."""
-        from gpucache.engine.program_names import ALIAS
+        from gpucache.engine.prepare import ALIAS
         from gpucache.store.directory import DirectoryStore
         from gpucache.store.interface import UNREADABLE
 

@@ -155,7 +155,7 @@ def _page(error: click.ClickException) -> str:
     if not (word and context) or context.parent:
         return ""
     from gpucache.cli.export import export
-    from gpucache.cli.manual import OTHERS
+    from gpucache.cli.generate import OTHERS
 
     if word in export.commands:
         return f"gpucache help export {word}"

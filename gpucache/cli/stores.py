@@ -46,8 +46,7 @@ def open_to_fill(texts: Sequence[str], folder: Path | None, *, dry_run: bool) ->
     of ``KnownCaches`` for it. Raises UsageError or CacheUnusableError.
     """
     from gpucache.assembly import open_roots
-    from gpucache.caches.known_caches import KnownCaches
-    from gpucache.caches.opening import first_places, make_folder_of_all, open_places
+    from gpucache.caches.known_caches import KnownCaches, first_places, make_folder_of_all, open_places
     from gpucache.settings import read_settings
 
     refuse_stores(texts)

@@ -99,7 +99,7 @@ def compile_program(
         if isinstance(met, Hit):
             outcome: Hit | Artifact = met
         else:
-            from gpucache.engine.program_names import named
+            from gpucache.engine.prepare import named
             from gpucache.library.missing import build, reason
 
             nvrtc.require_target(request.target)
@@ -116,7 +116,7 @@ def compile_program(
     except Exception as error:
         if own.failed:
             raise  # the compiler's own result
-        from gpucache.engine.program_names import named
+        from gpucache.engine.prepare import named
 
         request = own.request = request._replace(program=named(request.program))
         process.uncached(stores, request.program.name, error)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from gpucache.answers.lookup import Hit
-from gpucache.engine.prepare import Prepared
-from gpucache.engine.program_names import named
+from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import NoEntry, Remote, Stores, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail

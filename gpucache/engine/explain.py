@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.engine.prepare import Prepared
-from gpucache.engine.program_names import Identity
+from gpucache.engine.prepare import Identity, Prepared
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.keys import (
     FOLDER,

@@ -192,7 +192,7 @@ def _record(
     target: str,
     options: tuple[str, ...] | None = None,
 ) -> None:
-    from gpucache.engine.program_names import Identity  # which no hit needs
+    from gpucache.engine.prepare import Identity  # which no hit needs
     from gpucache.store.interface import Event
 
     known = Identity.of(program)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from gpucache.checks.calls import instrument
-from gpucache.engine.program_names import UNNAMED, program_name
+from gpucache.engine.prepare import UNNAMED, program_name
 from gpucache.errors import CacheMissError, SourceError
 from gpucache.library import arguments, process
 from gpucache.library.joined_sources import Apart, Part, join

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpucache import __version__
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.backends.installation import loaded_builds, replaced_file
-from gpucache.engine.program_names import program_name as program_name
+from gpucache.engine.prepare import program_name as program_name
 from gpucache.engine.stores import Stores, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import REPLACED, cache_key, difference, digest

@@ -102,6 +102,6 @@ def build_program(
         return program
     from gpucache.backends.opencl.checked import CheckedProgram
     from gpucache.checks.failures import Checked
-    from gpucache.engine.program_names import named
+    from gpucache.engine.prepare import named
 
     return CheckedProgram(program, Checked(named(request.program).name, mode, call.table))

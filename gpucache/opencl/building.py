@@ -42,7 +42,7 @@ def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
     except Exception as error:
         if call.failed:
             raise  # the compiler's own result
-        from gpucache.engine.program_names import named
+        from gpucache.engine.prepare import named
 
         process.uncached(stores, named(request.program).name, error)
     return call.program or call.plain()

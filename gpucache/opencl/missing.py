@@ -10,8 +10,7 @@ from typing import Any
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import for_pyopencl
-from gpucache.engine.prepare import Prepared
-from gpucache.engine.program_names import named
+from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.host.environment import environment
 from gpucache.library import process

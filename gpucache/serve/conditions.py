@@ -48,7 +48,7 @@ from gpucache.backends.cuda.options import VARIABLES
 from gpucache.backends.installation import read_library
 from gpucache.backends.interface import Backend
 from gpucache.backends.opencl import BACKEND as OPENCL
-from gpucache.backends.opencl.cpu import FEATURES, cpu_features
+from gpucache.backends.opencl.installations import FEATURES, cpu_features
 from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared

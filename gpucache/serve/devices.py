@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gpucache.backends.opencl.cpu import cpu_features
+from gpucache.backends.opencl.installations import cpu_features
 from gpucache.backends.opencl.options import INTEL
 from gpucache.errors import TargetError
 from gpucache.model import Device, Target, Toolchain

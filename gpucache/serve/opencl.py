@@ -20,8 +20,7 @@ from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
-from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.program_names import UNNAMED, program_name
+from gpucache.engine.prepare import UNNAMED, Prepared, prepare, program_name
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError, OptionError
 from gpucache.host.file_stamps import files_seen

@@ -14,7 +14,7 @@ from gpucache.answers.bench import (
     Sample,
     Spread,
 )
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.bench.compare import compare_cached
 
 MS = 1_000_000

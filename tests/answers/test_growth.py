@@ -1,6 +1,6 @@
 """The growth of caches between two moments."""
 
-from gpucache.answers.growth import NAMES_KEPT, Growth, Held, growth, joined
+from gpucache.answers.entries import NAMES_KEPT, Growth, Held, growth, joined
 
 
 def test_new_and_larger_entries_count() -> None:

@@ -28,10 +28,9 @@ from gpucache.answers.bench import BenchVerdict, BreakEven, Ratio, SettleRun, Se
 from gpucache.answers.bench_export import export
 from gpucache.answers.console import PIPE_WIDTH, Block, write
 from gpucache.answers.devices import TargetDifference
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Growth, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
 from gpucache.answers.export import Exported, Source, exported
-from gpucache.answers.growth import Growth
 from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
 from gpucache.answers.layer import Layered, LayerResult, summarise_layer
 from gpucache.answers.lookup import Hit, Miss, Verdict

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.bench.compare import NO_LAUNCH, NOT_LOADED, Measured, fold
 from gpucache.engine.warm.command import Clues
 

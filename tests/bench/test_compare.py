@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio, Sample
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.bench.compare import LOADED, NARROW, Evidence, below, judge, paired_ratio
 
 _DURATIONS = st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**12)), min_size=1, max_size=8)

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucache.answers.bench import Arm, Sample
-from gpucache.answers.growth import Growth
+from gpucache.answers.entries import Growth
 from gpucache.bench.compare import results
 from gpucache.bench.sessions import PEERS, peers_caveats, peers_libraries, taking_part
 from gpucache.caches.registry import SYSTEMS

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucache import errors, manifest, settings
-from gpucache.cli import completion, generate, main, manual, topics
+from gpucache.cli import completion, generate, main, topics
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 from gpucache.probe import remembered
@@ -54,14 +54,14 @@ OF_COMMANDS = {name: text for name, text in PAGES.items() if name.endswith(".1")
 def commands(command: click.Command = gpucache, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The path of every command of the tree, the root's being empty."""
     yield path
-    for name, inner in manual.commands(click.Context(command)).items():
+    for name, inner in generate.commands(click.Context(command)).items():
         yield from commands(inner, (*path, name))
 
 
 def command_at(path: tuple[str, ...]) -> click.Command:
     command: click.Command = gpucache
     for name in path:
-        command = manual.commands(click.Context(command))[name]
+        command = generate.commands(click.Context(command))[name]
     return command
 
 
@@ -286,4 +286,4 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
     files = {TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
-    assert {path for path, _ in manual.FILES} == places | files
+    assert {path for path, _ in generate.FILES} == places | files

@@ -43,7 +43,7 @@ OWN_ALONE = (
     "dataclasses",
     "gpucache.backends",
     "gpucache.bench",
-    "gpucache.caches.opening",
+    "gpucache.caches.known_caches",
     "gpucache.caches.systems",
     "gpucache.cli.inspect",
     "gpucache.engine.explain",

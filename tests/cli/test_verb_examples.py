@@ -1,4 +1,4 @@
-"""The examples and words of the manual pages are true: every example is read, and most are run."""
+"""The examples and words of the manual texts are true: every example is read, and most are run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 import pytest
 
 from gpucache.answers.schema import words
+from gpucache.cli.generate import SAMPLE
 from gpucache.cli.group import VERBS, gpucache
-from gpucache.cli.manual import SAMPLE
 from gpucache.cli.topics import EXAMPLES, WORDS
 from gpucache.manifest import read_manifest
 
@@ -100,6 +100,6 @@ def test_the_manifest_of_the_page_is_one(folder: Path) -> None:
 
 @pytest.mark.parametrize("verb", WORDS)
 def test_every_word_of_an_answer_has_its_meaning(verb: str) -> None:
-    """The pages document every result, verdict and finding."""
+    """The texts document every result, verdict and finding."""
     _, kind = WORDS[verb]
     assert [word for word, meaning in words(kind) if meaning.endswith(".")] == list(kind)

@@ -18,7 +18,7 @@ from gpucache.answers.entries import CacheEntry, Location
 from gpucache.assembly import open_cache
 from gpucache.caches.files import Files
 from gpucache.caches.interface import Cache
-from gpucache.caches.opening import Unusable
+from gpucache.caches.known_caches import Unusable
 from gpucache.caches.registry import OWN, load_system
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import cache_key

@@ -23,7 +23,7 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import GONE, Kept
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, Wanted
-from gpucache.caches.opening import Unusable
+from gpucache.caches.known_caches import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
 from gpucache.engine.inspect import foreign_state
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.caches.opening import Unusable
+from gpucache.caches.known_caches import Unusable
 from gpucache.caches.portable import PortableEntry, Restored, name_here
 from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING

@@ -15,7 +15,7 @@ import pytest
 
 from gpucache.assembly import open_cache
 from gpucache.caches.interface import Cache
-from gpucache.caches.opening import open_places
+from gpucache.caches.known_caches import open_places
 from gpucache.cli import main
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import read_settings

@@ -25,7 +25,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import entries
 from gpucache.caches.registry import load_system
-from gpucache.engine import inspect, program_names
+from gpucache.engine import inspect, prepare
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.payload import bitcode, describe, elf, mangled, source
@@ -284,7 +284,7 @@ def _texts(_: Path) -> Bytes:
     return Bytes(
         samples, entries.read_info, lambda data: list(source.kernel_names(data)), entries.unfollowed,
         entries.as_written, futhark_explaining.read_log,
-        program_names.program_name, program_names.source_mark,
+        prepare.program_name, prepare.source_mark,
         text(mangled.readable),
         text(lambda name: inspect.looks_like([name, name])), text(places.parse),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gpucache.engine.program_names import UNNAMED, program_name
+from gpucache.engine.prepare import UNNAMED, program_name
 from gpucache.payload.source import kernel_names
 from tests.patience import PATIENCE_S
 

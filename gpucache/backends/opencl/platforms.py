@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import pyopencl as cl
 
 from gpucache.backends.installation import Installation, remembered
-from gpucache.backends.opencl.cpu import cpu_features
-from gpucache.backends.opencl.installations import installation_of, library_of, problems, unhide
+from gpucache.backends.opencl.installations import cpu_features, installation_of, library_of, problems, unhide
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain

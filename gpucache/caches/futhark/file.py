@@ -40,8 +40,8 @@ from pathlib import PurePath
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
+from gpucache.caches.format import once
 from gpucache.caches.interface import Wanted
-from gpucache.caches.why import once
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import Difference
 from gpucache.payload import PayloadInfo, PayloadKind, describe

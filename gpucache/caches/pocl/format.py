@@ -26,9 +26,10 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
-from gpucache.caches import files, why
+from gpucache.caches import files
 from gpucache.caches.files import Files, Tally
 from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Field, compared
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.pocl.entry import (
@@ -43,7 +44,6 @@ from gpucache.caches.pocl.entry import (
 )
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.caches.why import Field
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain
@@ -224,7 +224,7 @@ class Pocl(PoclPlaces, FilesFormat):
         for kernel in map(_text, wanted.get("kernel", ())):
             for size in map(_local_size, launches):
                 launch = {"local size": f"{kernel} {size}"} if size else {}
-                found = why.compared(self, {**asked, "kernel": kernel, **launch})
+                found = compared(self, {**asked, "kernel": kernel, **launch})
                 if found.hit and not size:
                     told = f"{found.detail}; give local-size=SIZE to ask for a launch"
                     found = replace(found, verdict=Verdict.NOT_RECORDED, detail=told)

@@ -27,11 +27,10 @@ from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
-from gpucache.caches.format import Clock
+from gpucache.caches.format import Clock, Field, nearest, once
 from gpucache.caches.interface import Wanted
 from gpucache.caches.pyopencl import entries, locations
 from gpucache.caches.pyopencl.entries import Info, State
-from gpucache.caches.why import Field, nearest, once
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import Difference

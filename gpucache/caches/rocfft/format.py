@@ -23,7 +23,6 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
-from gpucache.caches import why
 from gpucache.caches.databases import (
     Reader,
     UnreadableError,
@@ -34,14 +33,13 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import Clock, Format, Item
+from gpucache.caches.format import Clock, Field, Format, Item, TextsAlike, compared
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
-from gpucache.caches.why import Field, TextsAlike
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
 from gpucache.payload import describe
 
@@ -239,7 +237,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         except (UnreadableError, FormatError) as error:
             verdict = Verdict.CORRUPT if isinstance(error, FormatError) else Verdict.NOT_CONSULTED
             return Reach(self.name, ", ".join(asked.values()), verdict, str(error))
-        return why.compared(self, asked)
+        return compared(self, asked)
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
         return {label: (value,) for label, value in entry.fields}

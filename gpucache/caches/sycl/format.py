@@ -35,12 +35,11 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files, Frame, Identity, LargeError, Parts, Rule, Span
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import HeldError
+from gpucache.caches.format import Field, HeldError, TextsAlike, repair
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.sycl.locations import FOLDER, LITTLE_BYTES, MAX_SIZE, Bounds, SyclPlaces
-from gpucache.caches.why import Field, TextsAlike, repair
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import digest

@@ -37,7 +37,7 @@ from tempfile import gettempdir
 from typing import Protocol
 
 from gpucache.answers.bench import SettleRun, SettleSummary
-from gpucache.answers.growth import Growth, Snapshot, entries, growth, joined, texts
+from gpucache.answers.entries import Growth, Snapshot, entries, growth, joined, texts
 from gpucache.host import os_errors
 from gpucache.host.process_groups import CommandRun, run_command
 from gpucache.host.scratch import absent, remove_empty, scratch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.bench import SettleSummary
-from gpucache.answers.growth import Held, Snapshot
+from gpucache.answers.entries import Held, Snapshot
 from gpucache.engine.warm.command import settle, summarise_settle, warm_command
 from gpucache.host.process_groups import CommandRun
 from tests.one_cache import OneCache

@@ -1,0 +1,414 @@
+"""Caches whose entries are one compiled binary each, with or without a header: a class for each owner."""
+
+import re
+import struct
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.desktop_places import CyclesPlaces
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, LockedFormat, SummedFormat
+from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.systems import (
+    AdaptiveCppPlaces,
+    ArrayFirePlaces,
+    ClesperantoPlaces,
+    GgmlOpenclPlaces,
+    HashcatPlaces,
+    IntelNeoPlaces,
+    TorchKernelsPlaces,
+)
+from gpucache.payload import PayloadInfo, PayloadKind, describe
+from gpucache.units import printable
+
+_PROGRAM = r"apps/(global|[\w.+-]+-\d{1,20})"
+_TEMPORARY = r"\d{1,20}\.tmp"
+
+
+class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
+    """The binaries of SYCL programs that were built for the generic target.
+
+    Source: AdaptiveCpp 24.10, ``src/common/filesystem.cpp``, ``src/common/appdb.cpp`` and
+    ``src/runtime/kernel_cache.cpp``; no file written by it was available. ``apps/PROGRAM-HASH/jit-cache/``
+    has a file ``ID.ID.jit`` for each kernel, device and set of options: PTX, AMD's code objects, SPIR-V, or a
+    library for the CPU. It is written to ``NUMBER.tmp`` and renamed, and then entered by its absolute path in
+    ``app.vN.db``, a message of MessagePack with statistics that also improve the next compile. A binary that
+    is not entered there is not used; one that is gone is compiled again. Nothing has a checksum, and nothing
+    is ever removed.
+    """
+
+    layout = Layout(
+        [rf"{_PROGRAM}/jit-cache/(\d{{1,20}}\.\d{{1,20}})\.jit"],
+        left=[Left(f"{_PROGRAM}/{below}{_TEMPORARY}", sure=True) for below in ("", "jit-cache/")],
+        own=[rf"{_PROGRAM}/app\.v\d+\.db"],
+        signs=[_PROGRAM],
+        key=hashed,
+    )
+    opaque = (
+        "its entries do not record the inputs of their names: the kernel, its arguments, the device "
+        "and the options; ACPP_DEBUG_LEVEL=3 logs hits and compiles"
+    )
+    served = "AdaptiveCpp would load it if the program's app.db lists it"
+    key_digits = 40
+    kinds = frozenset(
+        {
+            PayloadKind.PTX, PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE,
+            PayloadKind.SPIRV, PayloadKind.ELF,
+        }
+    )  # fmt: skip
+    consequence = "AdaptiveCpp hands it to the driver, so the kernel fails at every start"
+    shows = "a GPU binary"
+    moving = Moving(
+        "AdaptiveCpp finds a binary by its absolute path in a program's app.db; copy ACPP_APPDB_DIR to the "
+        "same path of machines of one GPU and driver"
+    )
+
+    def look(self, item: Files) -> CacheEntry:
+        return super().look(item)._replace(program=item.parts[1].rpartition("-")[0] or item.parts[1])
+
+
+class Hashcat(HashcatPlaces, BinaryFormat):
+    """The kernels that hashcat built for the devices of this machine.
+
+    Source: hashcat 6.2, ``src/backend.c`` and ``src/folder.c``; checked against its files. The 8 hex digits
+    in a name are the beginning of an MD5 of when hashcat was compiled, of its options and of the device and
+    driver; the kernel's source is not part of it. An empty file is built again, every other one is passed to
+    the driver. Files are written in place, without a lock, and nothing is ever removed.
+    """
+
+    layout = Layout(
+        [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"],
+        key=lambda groups: groups[1] + hashed(groups[:1])[:32],
+    )
+    wanted = {"key": "the 8 hex digits in a file's name, or more of an entry's"}
+    opaque = (
+        "its entries do not record the inputs of their keys; the digits change with hashcat's build, "
+        "the device and the driver, and not with the kernel's source"
+    )
+    served = "hashcat would pass it to the driver, also if its kernel's source has changed"
+    key_digits = 40
+    kinds = OF_OPENCL
+    consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
+    shows = "a GPU binary"
+    moving = Moving(
+        "a kernel is found for any source, so another hashcat would run it; copy the kernels along "
+        "with hashcat itself"
+    )
+    empty = "it is empty, so hashcat builds it again"
+
+    def look(self, item: Files) -> CacheEntry:
+        return super().look(item)._replace(program=item.names[0].partition(".")[0])
+
+
+_HEAD, _MAGIC = 16, b"GGMLCLBC\1\0\0\0"
+_AGAIN = "llama.cpp compiles the program again and replaces it"
+
+
+class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
+    """The OpenCL programs of llama.cpp and other programs built with ggml.
+
+    Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``, checked against files
+    that this module wrote by itself on Intel's CPU runtime and PoCL; llama.cpp runs only on Adreno and Intel
+    GPUs, and none was available. A file is ``GGMLCLBC``, u32 1, u32 0 and the driver's binary; its name is a
+    SHA-256 of source, options, and the names and versions of device, driver and platform. Files are written
+    under a temporary name and renamed, and never removed; a binary that the driver rejects is compiled again.
+    Without a variable they are among temporary files. ggml's Vulkan and CUDA backends store nothing
+    themselves.
+    """
+
+    layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)")])
+    wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or of a file's name"}
+    opaque = "its entries do not record the inputs of their keys"
+    served = "llama.cpp would hand it to the driver"
+    kinds = frozenset(PayloadKind)
+    consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"
+    shows = "a file that begins as llama.cpp's do"
+
+    def look(self, item: Files) -> CacheEntry:
+        """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""
+        start = item.part(item.names[0], 0, 8)
+        return super().look(item)._replace(shows=not start or start == _MAGIC[:8])
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        if len(data) > _HEAD and data.startswith(_MAGIC):
+            return data[_HEAD:], None
+        if not whole:
+            return data, None
+        if len(data) <= _HEAD:
+            return b"", Problem(FindingKind.TRUNCATED, f"it ends in its header; {_AGAIN}")
+        return data, Problem(FindingKind.CORRUPT, f"it does not begin as llama.cpp's files do; {_AGAIN}")
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
+        unknown = info.kind is PayloadKind.UNKNOWN and binary
+        return None if unknown else super()._wrong(binary, info, whole=whole)
+
+
+_MD5 = "([0-9A-F]{32})"
+
+
+class Cycles(CyclesPlaces, BinaryFormat):
+    """A file for each kernel and architecture.
+
+    Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file
+    written by it was available. nvcc or hipcc writes ``cycles_``, the kernel, the architecture and an MD5
+    over Cycles' sources and the compiler's options, in upper case: ``.cubin`` for CUDA, ``.ptx`` for OptiX,
+    nothing or ``.hipfb`` for HIP. An existing file is used unchecked, so a broken one is never compiled
+    again, and files of other versions stay. The kernels shipped with Cycles (``lib/*.zst``) are part of the
+    program, not a cache.
+    """
+
+    layout = Layout(
+        [
+            rf"cycles_([a-z]\w*)_(sm_\d+)_{_MD5}\.cubin",
+            rf"cycles_([a-z]\w*)_(compute_\d+)_{_MD5}\.ptx",
+            rf"cycles_([a-z]\w*)_(gfx[\w:+-]+)_{_MD5}(?:\.(?:hipfb|fatbin))?",
+        ],
+        own=[r"Apple_\w+/"],  # archives of Metal, a directory for each device
+        key=lambda groups: groups[2].lower() + hashed(["_".join(groups[:2])])[:8],
+    )
+    wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
+    opaque = (
+        "its entries do not record the inputs of their keys, which are all of Cycles' sources and the "
+        "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) names the file it looks for"
+    )
+    key_digits = 40
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
+    consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"
+    shows = "a GPU binary"
+
+    def look(self, item: Files) -> CacheEntry:
+        return super().look(item)._replace(program=item.names[0].split("_")[1])
+
+
+_VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
+_NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
+
+
+def _key(groups: Sequence[str]) -> str:
+    program = groups[-1].partition("-")[0]
+    digits = program if len(groups) > 2 else f"{int(program) % 2**64:016x}"
+    return digits + hashed(groups)[:24]
+
+
+class Clesperanto(ClesperantoPlaces, BinaryFormat):
+    """The programs that clesperanto built for the devices of this machine.
+
+    Source: CLIc, ``clic/src/cache.cpp``; checked against files of pyclesperanto 0.25, which is newer. Each
+    version has a directory (``clic-0.25.1-r4``) with ``DEVICE-LENGTH/PROGRAM-LENGTH.bin``: digits of hashes
+    of the driver's description of a device and of a kernel's source, each with the length of its input. Older
+    versions had decimal hashes and no version directory; CUDA's files end in ``.ptx``. Files are written
+    under a temporary name and renamed, a file that the driver rejects is built again, and nothing is ever
+    removed.
+    """
+
+    layout = Layout(
+        [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
+        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", sure=True)],
+        signs=[f"{_VERSION}/{_HASH}", f"{_VERSION}", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
+        key=_key,
+    )
+    wanted = {"key": "the 16 hex digits in a file's name, or more of an entry's"}
+    opaque = "its entries record only the length of the inputs of their keys"
+    served = "clesperanto would hand it to the driver"
+    key_digits = 40
+    folders_removed = 2
+    kinds = OF_OPENCL
+    consequence = (
+        "clesperanto rebuilds a binary that the driver refuses; some drivers accept it, and the program "
+        "ends at every start"
+    )
+    shows = "a GPU binary"
+    tells_toolchain = True
+    moving = Moving(tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
+
+    def look(self, item: Files) -> CacheEntry:
+        version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
+        return super().look(item)._replace(toolchain=(("CLIc", version),))
+
+
+_KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"
+_OTHER = (b"CTNI", b"!<ar")
+"""The beginnings of binaries in the patch token format, and in archives for several devices."""
+
+
+class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
+    """The binaries that the driver's compiler made, a file for each program.
+
+    Source: intel/compute-runtime of 2026, ``programmers-guide/COMPILER_CACHE.md``, ``compiler_cache.cpp`` and
+    ``compiler_cache_linux.cpp``; no cache of an Intel GPU was available. A file is named by 16 hex digits of
+    a hash over compiler, options, device and input, is in the root or two one-digit directories below it, and
+    contains only the device binary. ``config.file`` is the size of all as u64, and the lock (flock) around
+    every change; the driver evicts by it, so a removal corrects it. An empty file is a miss. The directory
+    that the variable names must exist, or the driver caches nothing.
+    """
+
+    layout = Layout(
+        [rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
+        left=[Left(rf"{_KINDS}\.\w{{6}}"), Left(rf"[0-9a-f]/[0-9a-f]/{_KINDS}\.\w{{6}}")],
+        signs=[r"config\.file", rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
+        own=[
+            r"config\.file",
+            "stats",
+            "[0-9a-f]/stats",
+            "[0-9a-f]/[0-9a-f]/stats",
+            r"[0-9a-f]{16}\.(?:trace|input)",
+        ],
+    )
+    wanted = {"key": "the 16 hex digits of an entry's name, or the first of them"}
+    opaque = (
+        "its entries do not record the inputs of their keys; with NEOReadDebugKeys=1 and "
+        "BinaryCacheTrace=1 the driver writes HASH.trace and HASH.input next to them, which can be compared"
+    )
+    key_digits = 16
+    kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})
+    consequence = "the driver loads it, and the program fails, at every start"
+    shows = "a binary for Intel's GPUs"
+    empty = "it is empty, so the driver compiles it again"
+    lock_name = sum_name = "config.file"
+    sum_is_alone = True
+    without_sum = "the driver evicts by none"
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
+        return None if binary.startswith(_OTHER) else super()._wrong(binary, info, whole=whole)
+
+    def summed(self, item: Files) -> int:
+        """The file's size, not its size on disk."""
+        return sum(status.st_size for status in item.seen.values())
+
+
+_NAME = r"([A-Za-z_]\w*)_arch(\d+\.\d+|gfx[\w:+-]+)_nvrtc(\d+\.\d+)_(sass|ptx)_(\d+)_([0-9a-f]{40})"
+_FORMS = {"sass": "sm", "ptx": "compute"}
+
+
+class TorchKernels(TorchKernelsPlaces, BinaryFormat):
+    """The kernels of special functions, of complex numbers, and of ``torch.cuda.jiterator``.
+
+    Source: PyTorch 2.13, ``aten/src/ATen/native/cuda/jit_utils.cpp``; no file written on a GPU was available.
+    The name has the kernel, the architecture, NVRTC's version, the form, the length of the source and its
+    SHA-1; the content is the bare cubin or PTX. It is written to ``..._tmp_PID`` and renamed; PyTorch loads
+    it unchecked and removes none.
+    """
+
+    layout = Layout(
+        [_NAME],
+        left=[Left(_NAME + r"_tmp_\d+")],
+        key=lambda groups: groups[5] + hashed(groups[:5])[:24],
+    )
+    wanted = {"key": "the 40 hex digits in a file's name, or more of an entry's"}
+    opaque = "its entries say nothing of their sources but the SHA-1; remove one to have it compiled again"
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
+    consequence = "PyTorch loads it as it is, so the operation raises an error at every start"
+    shows = "a GPU binary"
+
+    def look(self, item: Files) -> CacheEntry:
+        found = re.fullmatch(_NAME, item.names[0])
+        kernel, arch, nvrtc, form = found.groups()[:4] if found else ("", "", "", "")
+        digits = f"{_FORMS.get(form, '')}_{arch.replace('.', '')}"
+        target = f"hip:{arch}" if arch.startswith("gfx") else f"cuda:{digits}"
+        return super().look(item)._replace(program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
+
+    def is_left(self, start: bytes) -> bool:
+        return not start or describe(start).kind in self.kinds
+
+
+_REMOVED = "ArrayFire removes it and compiles it again"
+_ARRAYFIRE_NAME = r"KER(\d{1,20})_(CL|CU)_(.+)_AF_(\d{1,4})\.bin"
+_WORDS = struct.Struct("=Q")
+_MOST_NAMES, _LARGEST_BYTES = 65_536, 1 << 30
+_OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
+"""The constants of 32-bit FNV-1a, which ArrayFire computes with 64 bits."""
+
+
+class ArrayFire(ArrayFirePlaces, BinaryFormat):
+    """The kernels that ArrayFire compiled for OpenCL and CUDA devices; its other backends store nothing.
+
+    Source: ArrayFire 3.8 to 3.9, ``src/backend/{opencl,cuda}/compile_module.cpp``, ``common/util.cpp`` and
+    ``deterministicHash.cpp``; no file written by it was available. ``KER`` and the number of a hash over
+    sources and options, ``_CL_`` with the OpenCL vendor's number and the device's name or ``_CU_`` with the
+    compute capability, and ``_AF_`` with the version. A file is u64 FNV-1a of the binary, u64 size of it and
+    the binary; CUDA kernels that were not generated begin with u64 number of names, each a kernel and its
+    mangled name after their u64 sizes. Files are written under a temporary name and renamed; an invalid file
+    is removed and compiled again, and nothing else is ever removed. If the variable's directory is not
+    writable, ``~/.arrayfire`` is used, and if that is not, ``/tmp/arrayfire``.
+    """
+
+    layout = Layout(
+        [_ARRAYFIRE_NAME],
+        left=[Left(r"\d{1,20}")],
+        own=["test"],
+        key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
+    )
+    opaque = (
+        "its entries do not record the inputs of their keys; AF_TRACE=jit logs each kernel that is "
+        "compiled or loaded, with its number"
+    )
+    key_digits = 40
+    checksums = True
+    kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
+    consequence = _REMOVED
+    shows = "a file that begins as ArrayFire's do"
+    checked_bytes = largest_bytes = 32 << 20
+
+    def is_left(self, start: bytes) -> bool:
+        parts = _parts(start)
+        return parts is not None and parts.size <= _LARGEST_BYTES
+
+    def look(self, item: Files) -> CacheEntry:
+        name, status = next(iter(item.seen.items()))
+        _, backend, device, version = re.fullmatch(_ARRAYFIRE_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
+        found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
+        return found._replace(
+            program=parts.kernel if parts and parts.kernel else found.program,
+            target=f"cuda:sm_{device}" if backend == "CU" else printable(device),
+            toolchain=(("ArrayFire", version),),
+            shows=parts is not None and parts.start + parts.size == status.st_size,
+        )
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        parts = _parts(data)
+        binary = b"" if parts is None else data[parts.start : parts.start + parts.size]
+        if not whole:
+            return binary, None
+        if parts is None or len(binary) < parts.size:
+            return binary, Problem(FindingKind.TRUNCATED, f"it ends before its content does; {_REMOVED}")
+        if _hash(binary) != parts.hash:
+            return binary, Problem(FindingKind.CORRUPT, f"its hash does not match its content; {_REMOVED}")
+        return binary, None
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
+        """No problem if the hash is right, as some drivers use formats that only they know."""
+        return None
+
+
+class _Parts(NamedTuple):
+    """Parts of a file: the hash of its binary, the binary's offset and size, and the first kernel's name."""
+
+    hash: int
+    start: int
+    size: int
+    kernel: str
+
+
+def _parts(data: bytes) -> _Parts | None:
+    """The parts at the beginning of a file; None if it ends before the binary begins."""
+    at, kernel = 0, ""
+    try:
+        (count,) = _WORDS.unpack_from(data, at)
+        if count <= _MOST_NAMES:  # a hash is beyond that
+            at = _WORDS.size
+            for _ in range(2 * count):
+                (length,) = _WORDS.unpack_from(data, at)
+                at += _WORDS.size
+                kernel = kernel or printable(data[at : at + length])
+                at += length
+        ((digest,), (size,)) = _WORDS.unpack_from(data, at), _WORDS.unpack_from(data, at + _WORDS.size)
+    except (struct.error, OverflowError):  # the second of a length beyond every file's
+        return None
+    return _Parts(digest, at + 2 * _WORDS.size, size, kernel)
+
+
+def _hash(data: bytes) -> int:
+    return reduce(lambda digest, byte: (digest ^ byte) * _PRIME & _MASK, data, _OFFSET)
