@@ -4,7 +4,6 @@ Also the contents of caches at one moment, and their growth between two. Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpucache.json_keys import Instant, OrNull, json_keys
@@ -176,8 +175,7 @@ Snapshot = Mapping[str, Mapping[str, Held]]
 """The entries of each cache, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """The entries that a cache gained."""
 
     cache: str

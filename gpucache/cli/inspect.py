@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +90,8 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
+    from dataclasses import replace
+
     from gpucache.answers.why import answers
     from gpucache.assembly import backends, open_stores
     from gpucache.caches.known_caches import present_caches

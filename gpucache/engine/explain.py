@@ -356,12 +356,6 @@ _Rank = tuple[bool, bool, int, int]
 """Whether the program differs, whether the device differs, the weight of the differences, the age."""
 
 
-def was_ever_built(stores: "Iterable[DirectoryStore]", program: Program) -> bool:
-    """Whether a build of this very source is recorded, for any target and with any options."""
-    identity = Identity.of(program)
-    return any(event.source == identity.mark for store in stores for event in _events(store, identity))
-
-
 def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
     """The recorded events under a program's names, and under those that its aliases lead to."""
     led = [

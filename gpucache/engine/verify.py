@@ -14,7 +14,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
-from gpucache.engine.workers.pool import cores
+from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
 

@@ -45,7 +45,6 @@ OWN_ALONE = (
     "gpucache.bench",
     "gpucache.caches.known_caches",
     "gpucache.caches.systems",
-    "gpucache.cli.inspect",
     "gpucache.engine.explain",
     "gpucache.engine.lookup",
     "gpucache.keys",

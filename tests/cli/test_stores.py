@@ -11,7 +11,6 @@ from gpucache.caches.registry import load_system
 from gpucache.cli import main
 from gpucache.probe.profile import Profile, encode_profile
 from gpucache.remote.folder import FolderObjects
-from tests.caches.deep_gemm import build as deep_gemm
 from tests.contracts.examples import EXAMPLES
 from tests.remote.servers import Silent
 
@@ -98,26 +97,6 @@ def test_pulled_entries_of_opencv_are_where_it_looks_afterwards(
     assert _summary(capsys, "pull", str(tmp_path / "store"), *words)["pulled"] == entries
     (opencv,) = load_system("opencv").locations(os.environ)
     assert list(Path(opencv.root).rglob("*.bin")) and Path(opencv.root).is_relative_to(tmp_path)
-
-
-@pytest.mark.parametrize(("here", "pulled"), [("/opt/a", 1), ("/opt/b", 0)])
-def test_entries_of_a_deep_gemm_at_another_place_stay(
-    here: str,
-    pulled: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The directory that it is installed in is in its keys."""
-    deep_gemm.put(tmp_path / "there")
-    store, key = str(tmp_path / "store"), str(tmp_path / "key")
-    assert main(["key", key, "--quiet"]) == 0
-    monkeypatch.setenv("GPUCACHE_SIGNING_KEY", key)
-    monkeypatch.setattr("gpucache.caches.interpreters.places_of", lambda _: frozenset({"/opt/a"}))
-    assert main(["push", store, f"--cache=deep-gemm:{tmp_path / 'there'}", "--quiet"]) == 0
-    monkeypatch.setattr("gpucache.caches.interpreters.places_of", lambda _: frozenset({here}))
-    words = (store, "--cache", f"deep-gemm:{tmp_path / 'here'}")
-    assert _summary(capsys, "pull", *words)["pulled"] == pulled
 
 
 def test_evict_all_asks_about_the_store_by_its_url(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.engine.workers.pool import turn_count
+from gpucache.engine.workers.capacity import turn_count
 from tests.children import has_ended, run_text
 from tests.patience import PATIENCE_S, wait_until
 

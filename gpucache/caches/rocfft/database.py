@@ -62,7 +62,6 @@ KEY = ("kernel_name", "arch", "hip_version", "generator_sum")
 MATCHES = " AND ".join(f"{column} = ?" for column in KEY)
 """The condition of rocFFT's own lookup."""
 STORE = f"INSERT OR REPLACE INTO {TABLE} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
-STORE_NEW = STORE.replace("REPLACE", "IGNORE")
 NAMED = "rocfft_kernel_cache*.db"
 VALUE_BYTES = 4096
 """How much of a name, an architecture or a sum is read; rocFFT's are far shorter."""

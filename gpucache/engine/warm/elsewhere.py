@@ -33,8 +33,9 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Named, WarmItem, replayed_item
 from gpucache.engine.warm.rounds import HOLDS_PLACES, Answer, compile_watched, with_sizes
 from gpucache.engine.warm.run import in_vain
+from gpucache.engine.workers.capacity import memory_share, worker_count
 from gpucache.engine.workers.clusters import Cluster, Job, Jobs, Task
-from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, FormatError, GpucacheError
 from gpucache.host.scratch import scratch
 from gpucache.model import Artifact, Checks, Device, Target, Toolchain

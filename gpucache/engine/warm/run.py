@@ -117,7 +117,8 @@ class Session:
             in_workers,  # its pool takes time to import
             round_here,
         )
-        from gpucache.engine.workers.pool import Bounds, memory_share, worker_count
+        from gpucache.engine.workers.capacity import memory_share, worker_count
+        from gpucache.engine.workers.pool import Bounds
 
         workers = worker_count(len(pending)) if self.jobs is None else self.jobs
         bounds = Bounds(jobs=workers, timeout_s=self.timeout_s, memory_bytes=memory_share(workers))

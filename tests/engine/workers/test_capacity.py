@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.workers import pool
-from gpucache.engine.workers.pool import (
+from gpucache.engine.workers import capacity
+from gpucache.engine.workers.capacity import (
     SHARED,
     Turns,
     cores,
@@ -188,7 +188,7 @@ def test_nobody_waits_for_ever_for_a_turn(shared: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_a_queue_that_moves_is_waited_for(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as turns change hands no worker starts without one, however long the queue is."""
-    monkeypatch.setattr(pool, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(capacity, "_LONGEST_PAUSE_S", 0.01)
     most, calls = turn_count(), 0
     with ExitStack() as ends:
 
@@ -212,7 +212,7 @@ def test_a_queue_that_moves_is_waited_for(shared: Path, monkeypatch: pytest.Monk
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_the_whole_wait_for_a_turn_is_bounded(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue in which turns change hands for ever is left after ten times the patience."""
-    monkeypatch.setattr(pool, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(capacity, "_LONGEST_PAUSE_S", 0.01)
     calls = 0
 
     def change_hands() -> None:
