@@ -213,6 +213,32 @@ def test_no_changed_byte_of_an_entry_is_served(root: Root) -> None:
     assert root.ask(one) == _HIT
 
 
+@pytest.mark.parametrize(
+    ("head", "detail"), [((1 << 20) + 1, 0), (0, (64 << 20) + 1)], ids=["head", "detail"]
+)
+def test_an_entry_with_a_longer_description_than_any_is_not_read(root: Root, head: int, detail: int) -> None:
+    """However sound it is: store/format.py has the bounds."""
+    file, one = root.publish(), root.answered()
+    data = file.read_bytes()
+    texts = [data[112:][: int.from_bytes(data[12:16], "little")], b"{}"]
+    for longer, served in ((0, True), (1, False)):
+        parts = [
+            text.ljust((longer and size) or len(text))
+            for text, size in zip(texts, (head, detail), strict=True)
+        ]
+        at = -(112 + sum(map(len, parts))) // 64 * -64
+        begin = (
+            data[:12]
+            + struct.pack("<IQQQ", *map(len, parts), len(_PAYLOAD), at + len(_PAYLOAD))
+            + data[40:80]
+        )
+        checksum = xxhash.xxh3_128_digest(begin + b"".join(parts))
+        file.write_bytes((begin + checksum + data[96:112] + b"".join(parts)).ljust(at, b"\0") + _PAYLOAD)
+        reference = one.references[0]._replace(checksum=checksum)
+        root.keep(replace(one, references=(reference,)))
+        assert (root.ask(one) == _HIT) is served
+
+
 def test_a_damaged_row_is_a_miss_or_right(root: Root) -> None:
     """With any byte changed, or cut off anywhere, it never gives a wrong answer."""
     one = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
