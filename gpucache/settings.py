@@ -180,7 +180,8 @@ class Settings(NamedTuple):
     @property
     def in_file(self) -> bool:
         """Whether the root is a file, or will be one."""
-        return self.root_origin in FILE_ORIGINS or (self.root is not None and self.root.is_file())
+        # A place that may not be looked at is none, and Path.is_file() would raise.
+        return self.root_origin in FILE_ORIGINS or (self.root is not None and os.path.isfile(self.root))  # noqa: PTH113
 
     def require_root(self) -> "Path":
         """The root; raises CacheUnusableError if there is none."""
