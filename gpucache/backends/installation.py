@@ -322,7 +322,6 @@ _builds: dict[str, str] = {}
 _marks: dict[Path, str] = {}
 """The marks by which this process knows its compilers' libraries."""
 _contents: dict[Path, str] = {}
-"""The same of their other files."""
 
 
 def replaced_file() -> Path | None:

@@ -55,7 +55,6 @@ class CompilersCache(NamedTuple):
     """A cache that a compiler keeps by itself, and writes to at every compile."""
 
     variable: str
-    """The variable that names its directory."""
     default: str
     """Its directory below the user's cache directory if the variable is not set."""
     turn_on: tuple[tuple[str, str], ...] = ()

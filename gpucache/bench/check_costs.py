@@ -54,7 +54,6 @@ class CheckedJob:
 
 
 Durations = Mapping[str, Mapping[Checks, Sequence[int]]]
-"""For each kernel and mode, in ns."""
 
 
 def plan_checked(

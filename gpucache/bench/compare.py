@@ -104,7 +104,6 @@ class Evidence:
     cold_writes: bool = True
     """Whether a cold start is known to write into some cache below (it did while warming)."""
     same_output: bool = False
-    """Whether all starts must print the same output."""
     elsewhere: str = ""
     """Why a cold start is thought to have used a cache that no variable moves; empty if not."""
     no_ratio: str = ""
@@ -186,7 +185,6 @@ class Measured:
     first: tuple[Sample, ...] = ()
     """Uncounted starts of each arm, which fill the caches of the warm ones."""
     samples: tuple[Sample, ...] = ()
-    """The counted starts, in the order they were taken."""
     late: bool = False
     """Whether the compiler goes on compiling at first launches."""
     warming_ns: int | None = None
@@ -194,14 +192,11 @@ class Measured:
     wrote: bool = False
     """Whether a run that filled the caches wrote into one; the first cold start's writes also count."""
     clues: Clues = field(default_factory=Clues)
-    """The signs of caches elsewhere."""
     no_ratio: str = ""
     """Why cold and warm starts are the same; empty if they may differ."""
     same_output: bool = False
-    """Whether all starts must print the same output."""
     foreign_load: float = 0.0
     against: tuple[str, ...] = ()
-    """The arms that took part besides the pair."""
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

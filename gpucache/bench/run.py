@@ -189,9 +189,7 @@ class Reading:
     """The work of the cores so far, at an instant."""
 
     at_s: float
-    """A monotonic clock."""
     busy_s: float
-    """Seconds of all cores together, used by any process."""
     own_s: float
     """Seconds used by this process and its ended children."""
     cores: int

@@ -56,7 +56,6 @@ class StartJob:
     request: BuildRequest
     toolchain: Toolchain
     root: str = ""
-    """The root of the benchmark's own cache."""
     launches: tuple[Launch, ...] = ()
     arm: str = Arm.COLD
     environment: tuple[tuple[str, str | None], ...] = ()

@@ -32,7 +32,6 @@ from gpucache.units import format_size
 
 INDEX = "index"
 KEY = hashlib.sha256(b"ComputeCache").hexdigest()
-"""The key of the only entry, at any location."""
 BINARY = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-f]{14}")
 STRANGERS_COUNTED = 1000
 """The number of foreign files after which the rest of a tree is not walked."""
@@ -65,9 +64,7 @@ class Survey:
     apparent_bytes: int = 0
     size_bytes: int = 0
     written_ns: int = 0
-    """The write time of the oldest file."""
     used_ns: int = 0
-    """The write time of the newest file."""
     has_index: bool = False
     recent: int = 0
     """Binaries written within the last hour."""

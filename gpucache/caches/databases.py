@@ -82,12 +82,10 @@ class SqliteFile:
 
     status: os.stat_result
     database: bool
-    """Whether it begins as every SQLite database does."""
     versions: tuple[int, int] = (0, 0)
     page_bytes: int = 0
     pages: int = 0
     header: bool = False
-    """Whether the whole header exists."""
 
     @property
     def size_bytes(self) -> int:

@@ -41,7 +41,6 @@ class Option:
     name: str
     kind: Kind
     told: str
-    """Its help."""
     metavar: str = ""
     many: bool = False
     """Whether it is repeatable, so that its value is a tuple."""

@@ -370,7 +370,6 @@ class Tally:
     """Names, in constant memory; as text the first of them in order and how many more there are."""
 
     named: int = 3
-    """The number of names that are listed."""
     count: int = 0
     first: list[str] = field(default_factory=list)
 
@@ -393,7 +392,6 @@ def listed(names: Iterable[str]) -> str:
 
 
 LOOKED_BYTES = 256 << 20
-"""The largest part that is read whole."""
 _PIECE_BYTES = 1 << 20
 _HEAD_BYTES = 64 << 10
 _TEXT_BYTES = 4096
@@ -505,7 +503,6 @@ class Frame(NamedTuple):
     """The files with some names: their parts, the effect of damage on programs, and their rules."""
 
     names: str
-    """A pattern."""
     words: str
     effect: str
     """Ends the sentences about damage."""

@@ -464,7 +464,6 @@ class BinaryFormat(FilesFormat):
     """
 
     kinds: ClassVar[frozenset[PayloadKind]]
-    """The binary format that the owner stores."""
     consequence: ClassVar[str]
     """The effect of a broken entry on a program; ends the sentences about that."""
     shows = "a CUDA binary"
@@ -475,7 +474,6 @@ class BinaryFormat(FilesFormat):
     scanned_bytes: ClassVar[int] = 64 << 10
     """The part of a file that a scan reads; a larger one may leave kernel names unknown."""
     _checked: tuple[str, PayloadKind] | None = None
-    """The file that was checked last, and its content."""
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary in a file, or in its beginning if not ``whole``; and the problem of its wrapper."""

@@ -294,7 +294,6 @@ class Format(Places, ABC, Generic[T]):
     """
 
     item: ClassVar[type]
-    """The items that ``items`` yields."""
     wanted: ClassVar[Mapping[str, str]] = {}
     """The fields that ``explain`` accepts. The engine handles a field named ``key``."""
     compared: ClassVar[Mapping[str, Field]] = {}

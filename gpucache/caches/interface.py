@@ -150,7 +150,6 @@ class OwnRoot(Cache):
     """A root of our own cache: its entries store how they were built, and its store has other records."""
 
     store: "DirectoryStore"
-    """The store of its entries and records."""
 
     @abstractmethod
     def artifact(self, entry: CacheEntry) -> Artifact:
@@ -182,9 +181,7 @@ class System(ABC):
     """A kind of cache."""
 
     name: str
-    """The name that people and ``--cache`` use for it."""
     title: str
-    """A short description."""
     nowhere: str
     """Why an environment can lack a place for its caches, and the remedy; a clause."""
     tracing: Mapping[str, str] = {}

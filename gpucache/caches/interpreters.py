@@ -115,7 +115,6 @@ def _versions(place: Path, short: str) -> frozenset[str]:
 
 
 _NEWEST = 5
-"""The last protocol whose opcodes are known."""
 
 
 def values(data: bytes, pickles: int) -> tuple[list[str | bytes], Problem | None]:

@@ -39,7 +39,6 @@ _BEGINNING_BYTES = 4096
 _MODULE_BYTES = 1 << 20
 """The beginning of an executable that is unpacked for its module's name; types of arguments precede it."""
 _NAME = re.compile(rb"(?:jit|pmap)_[\w.$<>-]{0,4096}", re.ASCII)
-"""The name of a module as JAX makes it."""
 _XLA_CACHE = re.compile(rb"/xla_gpu_(?:per_fusion_autotune_cache_dir|kernel_cache_file)")
 """The end of the path of one of XLA's own caches, below JAX's."""
 _XLA_CACHES = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"

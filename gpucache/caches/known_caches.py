@@ -47,7 +47,6 @@ class Group:
     """Variables that belong together: they set the places of caches, and turn caching on there."""
 
     caches: tuple[str, ...]
-    """The names of the caches that they move."""
     variables: tuple[tuple[str, str], ...]
 
 
@@ -56,7 +55,6 @@ class KnownCaches:
     """The known caches around a program that runs in an environment."""
 
     environ: Mapping[str, str]
-    """The user's own environment."""
     only: frozenset[str] | None = None
     """The names of the caches that are moved and examined; None for all of them."""
 

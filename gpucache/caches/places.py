@@ -113,7 +113,6 @@ class Temporary(NamedTuple):
     """A place among temporary files: in the directory of Python's ``tempfile`` unless its owner names one."""
 
     prefix: str
-    """The prefix of the user's name."""
     user: bool = True
     """Whether the user's name follows, so that each user has a separate place."""
     folder: str = ""

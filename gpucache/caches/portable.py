@@ -15,9 +15,7 @@ from gpucache.errors import FormatError
 from gpucache.model import CacheKey, EntryHead
 
 MOST_FILES = 20_000
-"""The largest number of files of one entry."""
 MOST_BYTES = 4 << 30
-"""The largest size of one entry."""
 OWN_MODE = 0o600
 """The mode of our own entries on their way; each root has its own."""
 SYNCED_AT_ONCE = 16
@@ -41,7 +39,6 @@ class Fact(StrEnum):
     VERSION = "version"
     """The version of the owner, such as Triton's."""
     CPU = "CPU"
-    """The name of the CPU, as the owner writes it."""
     FEATURE = "CPU feature"
     """A feature that the CPU must have, as Linux writes it."""
     PYTHON = "Python"
@@ -107,7 +104,6 @@ class Restored(NamedTuple):
     """The outcome of restoring an entry."""
 
     done: bool
-    """Whether it was written now."""
     present: bool = False
     """Whether a sound entry was there already, so that nothing was written."""
     reason: str = ""

@@ -32,7 +32,6 @@ SYSTEMS = (
     "darktable", "opencv", "ggml-opencl", "arrayfire", "cycles", "clesperanto", "openvino", "pytools",
     "dxvk", "vulkan", "adaptivecpp", "chromium", "steam", "tinygrad",
 )  # fmt: skip
-"""The third-party systems by name, in display order."""
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
     "cuda": "cuda_driver",

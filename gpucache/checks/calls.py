@@ -50,7 +50,6 @@ class Instrumented:
     """A source as it is compiled with checks."""
 
     source: bytes
-    """The source, with every line in its original place."""
     table: tuple[Check, ...]
     """The failure table: each check, at the index of its number."""
     whole: bool = True
@@ -88,7 +87,6 @@ def instrumented(request: BuildRequest) -> Instrumented:
 class _Call:
     name_end: int
     opened: int
-    """The offset of its first argument."""
     check: Check
 
 

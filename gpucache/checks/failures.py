@@ -48,7 +48,6 @@ class Failure:
     code: int
     line: int
     kernel: int
-    """The number that the host gave the kernel at launch."""
     work_item: tuple[int, int, int]
     """The global id of the failing work-item."""
     operands: tuple[int | float, ...]
@@ -133,7 +132,6 @@ class Checked:
     """A program that was compiled with checks."""
 
     program: str
-    """The display name of the program."""
     mode: Checks
     table: tuple[Check, ...]
 

@@ -137,7 +137,6 @@ options = ["-std=c++17"]
 targets = ["cuda:sm_80", "cuda:sm_90", "cuda:compute_90"]
 name_expressions = ["scale<float>"]
 """
-"""A manifest as people write them."""
 _WHAT_A_DOCUMENT_IS = (
     "With --json, a command prints one JSON document on standard output, also if it could not run; "
     "'inspect --watch' prints an object on each line, the last with the reason it ended. "
@@ -169,7 +168,6 @@ FILES = (
     ),
     ("v1/targets.json", "The targets that the last probe found, for completions."),
 )
-"""Paths below the cache's root, and their contents."""
 
 _ROOT = (
     "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "

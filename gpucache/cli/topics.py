@@ -576,7 +576,6 @@ EXAMPLES = {
                 "gpucache export layer layer --at /opt/layer -- ./service --check"),
     ),
 }  # fmt: skip
-"""By command, the most common wishes first."""
 
 _STORE_UNUSABLE = "the store cannot be reached or refuses, or a cache cannot be used or only partly be read"
 EXIT_CODES: dict[str, dict[ExitCode, str]] = {

@@ -38,7 +38,6 @@ _HOMES = {
     "ProgramCache": "gpucache.cuda.program_cache",
     "flush": "gpucache.library.missing",
 }
-"""The modules of names that few programs need."""
 
 
 def __getattr__(name: str) -> object:

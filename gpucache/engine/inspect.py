@@ -70,7 +70,6 @@ class _Trace(NamedTuple):
     was_read: bool
     """Whether it was read since it was made, or may have been."""
     digest: bytes
-    """Its key."""
     payload: int
     """The hash of its payload's digest, which distinguishes it from the other entries of a program."""
 
@@ -216,9 +215,7 @@ def _changing(values: Sequence[str]) -> list[str]:
 
 
 Record = dict[str, object]
-"""One line of the journal."""
 MISSES_KEPT = 4096
-"""How many of the last lines are read."""
 
 
 class OwnContents(NamedTuple):
@@ -239,7 +236,6 @@ class Overview(NamedTuple):
 
     own: OwnContents
     roots: list[CacheState]
-    """Further roots of our own cache."""
     states: list[CacheState]
     """All but ``own``: the roots, other systems' caches, and unused ones."""
 
@@ -380,7 +376,6 @@ _MOST_LINKS = 65_536
 """How many open files of other processes are examined at most."""
 _HALF = (FindingKind.TRUNCATED, FindingKind.ORPHAN, FindingKind.LOCKED)
 Seen = dict[str, tuple[int, int]]
-"""Size and time of writing of entries by key."""
 
 
 class _End(threading.Event):

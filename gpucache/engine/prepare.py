@@ -171,7 +171,6 @@ class Known(NamedTuple):
     """Facts on a program from a recording on another machine."""
 
     source: str
-    """The digest of its source."""
     closure: Closure
 
 

@@ -22,7 +22,6 @@ class Observed:
     build: RecordedBuild
     contents: Mapping[str, bytes]
     places: Seen
-    """The places of its files."""
 
 
 def observe(prepared: Prepared, environment: Pairs) -> Observed:

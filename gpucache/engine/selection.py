@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 Selected = Sequence[tuple[Cache, Iterable[CacheEntry]]]
-"""Some entries of each cache."""
 
 
 class Opened(NamedTuple):

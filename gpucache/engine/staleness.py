@@ -62,7 +62,6 @@ class _Uses:
         self.sample = sample
         self.first_ns, self.last_ns = sample.created_ns, sample.last_used_ns
         self.shown = False
-        """Whether any shows a use since it was made."""
         self.entries = 0
         self.size_bytes = 0
 

@@ -27,7 +27,6 @@ class NoEntry(NamedTuple):
     """No store has a usable entry; the damaged, unread and incomplete ones are listed."""
 
     damaged: tuple[Damaged, ...] = ()
-    """Entries that are not sound."""
     unread: "tuple[tuple[DirectoryStore, CacheKey, str], ...]" = ()
     """The stores that could not be queried, each with the key and the reason."""
     incomplete: Hit | None = None
@@ -75,7 +74,6 @@ class Stores(NamedTuple):
     recorded: "Callable[[DirectoryStore, Program], Record] | None" = None
     """Reads the record of a program; for a run that asks for each program many times, it reads it once."""
     command: str = ""
-    """The command that runs, for the journal."""
     disabled: bool = False
     read_only: bool = False
     """Whether nothing is stored, not even the use of an entry."""

@@ -32,7 +32,6 @@ _HOMES = {
     "CheckedQueue": "gpucache.backends.opencl.checked",
     "flush": "gpucache.library.missing",
 }
-"""The modules of names that few programs need."""
 
 
 def __getattr__(name: str) -> object:

@@ -108,7 +108,6 @@ class Call:
         """Whether the compiler refused; the program then gets the compiler's error."""
         self.compile_ns = 0
         self.table: tuple[Check, ...] = ()
-        """The failure table of the built or loaded program."""
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""

@@ -48,7 +48,6 @@ class Library(NamedTuple):
     build_id: str | None = None
     """In hex, from ``NT_GNU_BUILD_ID`` of the GNU tools."""
     needed: tuple[str, ...] = ()
-    """The names of libraries that are loaded with it."""
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
 

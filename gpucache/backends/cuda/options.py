@@ -92,7 +92,6 @@ _RULE = SearchRule(
 )
 _NOT_BESIDE = "--?no-source-include"
 DEFAULT_NAME = "default_program"
-"""NVRTC's name for a source without a name."""
 _NO_NAME = re.compile(rf"{DEFAULT_NAME}|<.*>", re.DOTALL)
 """A name without meaning to people: NVRTC's default, or such as ``<null>`` and ``<string>``."""
 _DEFAULT_ARCHITECTURES = {12: "compute_52", 13: "compute_75"}
@@ -125,7 +124,6 @@ _SHORT = frozenset((
 # fmt: on
 _KNOWN = frozenset([*(f"--{name}" for name in _LONG), *(f"-{name}" for name in _SHORT)])
 _TEXTS = ("-D", "-U", "-include")
-"""Options whose value may be any text."""
 # The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
 # change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
 # OPENSSL_ia32cap.

@@ -74,16 +74,13 @@ class _Kind(NamedTuple):
     """One implementation; its directories and patterns are relative to the directory of its library."""
 
     name: str
-    """The first part of its library's name."""
     libraries: tuple[str, ...] = ()
-    """Libraries that it loads only when it needs them."""
     builtins: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ("",)
     """The candidate directories of its built-ins: the first one that contains any counts."""
     clang: tuple[str, ...] = ()
     """Built-ins that it reads next to the clang library that it was loaded with."""
     configuration: str | None = None
-    """Its configuration file, next to its library."""
 
 
 _SHARES = ("../share", "../../share", "/usr/local/share", "/usr/share")

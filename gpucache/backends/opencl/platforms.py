@@ -43,7 +43,6 @@ class Located(NamedTuple):
 
     target: Target
     handle: Any
-    """A ``pyopencl.Device``."""
 
 
 def slug(text: str) -> str:

@@ -241,9 +241,7 @@ FIELDS: Mapping[str, str] = {
     "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
 }
 OPTION_LIMIT = 100_000
-"""The most options of a log."""
 EDIT_LIMIT = 200_000
-"""The most changes that are tried."""
 ALTERNATIVES = 8
 """The most explanations that are kept of one difference."""
 _JOINED_BYTES = 24 * 1024 * 1024  # of strings that are tried
@@ -269,11 +267,9 @@ class LogReading:
     options: tuple[bytes, ...] | None = None
     """None if the log has no list of options; one joined string for OpenCL."""
     asked_for: bytes = b""
-    """The cache file's name as given to the program."""
     stopped: bool = False
     """Whether the platform refused a restored binary, after which Futhark ends."""
     store_error: bytes = b""
-    """Why the file could not be written."""
 
     def take(self, line: bytes) -> None:
         """A line about the file; lines about others are ignored."""
@@ -530,7 +526,6 @@ class Candidate:
     key: bytes
     """Empty if the file is damaged."""
     entry: str
-    """The name of its entry."""
     backend: str
     damage: str
     """Why Futhark does not restore it, for any key; empty if it does."""

@@ -131,11 +131,9 @@ class Program:
 
     files: Files
     roles: Mapping[str, Sequence[str]]
-    """The names in its directory by role."""
     module: Module | None = None
     """None if it is not bitcode, or cannot be read now."""
     broken: Problem | None = None
-    """Why no program can read it."""
 
     @classmethod
     def of(cls, item: Files) -> "Program":

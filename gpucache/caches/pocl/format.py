@@ -56,7 +56,6 @@ LOG_BYTES = 64 << 10
 _LOOKED_AT = 300
 """Names of a directory that may be a cache; there are 256 directories of two letters."""
 _VARIANTS = 64
-"""How many compiled kernels a report lists."""
 _BUSY = (
     "it was used within the last minute, and PoCL has no locks that show its user; end its programs and "
     "try again in a minute"

@@ -47,7 +47,6 @@ SOURCE, BINARY, INFO = "source.cl", "binary", "info"
 PARTS = (SOURCE, BINARY, INFO)
 LARGEST_SOURCE_BYTES = 64 << 20
 LARGEST_BINARY_BYTES = 1 << 30
-"""The largest binary that can be extracted."""
 CHECKED_BINARY_BYTES = 256 << 20
 """The largest file that is inspected."""
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
@@ -282,7 +281,6 @@ class Compared(NamedTuple):
     dependency: Dependency
     state: State
     md5: str = ""
-    """The MD5 of its bytes now, if they were read."""
     read_bytes: int = 0
 
     @property

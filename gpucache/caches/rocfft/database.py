@@ -106,11 +106,8 @@ class Shape:
 
     table: Table
     detail: str = ""
-    """The oddity, as the end of a sentence."""
     triggers: bool = False
-    """Whether a change of the table would run something."""
     alone: bool = True
-    """Whether the database contains nothing else."""
 
 
 class _Thing(NamedTuple):

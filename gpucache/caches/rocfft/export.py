@@ -135,11 +135,8 @@ class Merged:
 
     sources: Sequence[_Source] = ()
     held: int = 0
-    """Rows in all sources."""
     rows: int = 0
-    """Written."""
     filtered: int = 0
-    """Left out by the filters."""
     older: int = 0
     """Left out because a row with the same key is as new or newer, in a source or in the result."""
     replaced: int = 0

@@ -106,7 +106,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         self.root = locations.real_path(self.root)
         self._opened: Reader | None = None
         self._ours = False
-        """Whether the open database has rocFFT's table."""
 
     @classmethod
     def opened(cls, location: Location) -> Location:

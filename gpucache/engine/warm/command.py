@@ -75,9 +75,7 @@ class Clues:
     """The signs of a hidden cache that a command gave."""
 
     first_ns: int = 0
-    """CPU time of the first run."""
     cold_ns: tuple[int, ...] = ()
-    """CPU time of the cold starts."""
     homeless: Homeless | None = None
     """The cold start without a home directory; None if it failed or was not tried."""
     places: tuple[str, ...] | None = ()
@@ -168,11 +166,8 @@ class Watched:
     """The facts that distinguish a file of a cache from other files that a traced command read."""
 
     begun_ns: int
-    """When the first run began."""
     traced_ns: int
-    """When the traced run began."""
     ours: Path
-    """The directory below which caches were moved."""
     root_of: Callable[[Path], Path | None]
     """The root of the known cache that a directory belongs to."""
     own: tuple[str, ...] | None = None
@@ -283,11 +278,9 @@ class Proof:
     """The other findings about a command that warmed caches."""
 
     holds: bool = True
-    """Whether the caches to be warmed have entries."""
     places: tuple[str, ...] | None = ()
     """Caches that it reads and that were not moved; None if it could not be traced."""
     off: tuple[str, ...] = ()
-    """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()
     """The additions to the user's own caches although others were to be warmed."""
     texts: tuple[str, ...] = ()

@@ -51,7 +51,6 @@ class _Job:
     """One build as it travels."""
 
     line: bytes
-    """It as a line of a recording."""
     timeout_s: float
     is_late: bool = False
     """Whether its compiler builds late, which a process can do only once."""
@@ -63,7 +62,6 @@ class _Job:
 @dataclass(frozen=True, slots=True)
 class _Answer:
     entry: bytes = b""
-    """The file of its entry."""
     located: bool = False
     uncovered: tuple[str, ...] = ()
     refusal: str | None = None
@@ -82,7 +80,6 @@ class _Sent(NamedTuple):
     roots: Sequence[str]
     """The directories of this machine that its tree stands for."""
     lock: ExitStack
-    """Holds the lock of its key."""
 
 
 _JOBS, _ANSWERS = msgspec.msgpack.Decoder(_Job), msgspec.msgpack.Decoder(_Answer)

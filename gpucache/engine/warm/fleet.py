@@ -47,7 +47,6 @@ class _Kind(NamedTuple):
     backend: str
     toolchain: Toolchain | None
     environment: tuple[tuple[str, str], ...]
-    """The variables that reach the compiler."""
     available: bool
 
 
@@ -55,7 +54,6 @@ class _Kind(NamedTuple):
 class _Build:
     replayed: list[Replayed] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
-    """The recordings with its sources."""
 
 
 @dataclass(slots=True)
@@ -63,7 +61,6 @@ class _Asked:
     device: Device
     environment: Mapping[str, str]
     numbers: dict[str, set[int]] = field(default_factory=dict)
-    """Those of each machine."""
 
 
 class _Lookup(NamedTuple):

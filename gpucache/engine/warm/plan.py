@@ -123,7 +123,6 @@ class Progress:
 
 
 Build = Callable[[Job], Hit | Built]
-"""The work of a worker on a job."""
 
 
 def plan_warm(

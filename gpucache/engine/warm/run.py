@@ -55,7 +55,6 @@ class Session:
     """How a run treats its items."""
 
     opened: Callable[[], Stores]
-    """Opens the stores, in a worker as well."""
     backends: Backends
     environ: Mapping[str, str]
     progress: Callable[[Progress], None]

@@ -105,7 +105,6 @@ class Cluster:
         self.engine = engine
         self._slots: Mapping[str, int] = {}
         self._of: dict[str, bytes] = {}
-        """The profile of each worker, as it told it."""
         self._profiles: dict[bytes, Profile] = {}
         self._refused: dict[str, str] = {}
         self._looking: dict[Any, tuple[str, float]] = {}
@@ -731,7 +730,6 @@ class Jobs:
 
 
 _FREE: list[_Child] = []
-"""The processes of this worker that have no job."""
 
 
 def in_dask(function: Callable[..., Any], *arguments: object) -> Any:

@@ -179,7 +179,6 @@ def _told(log: int) -> frozenset[str] | None:
 
 
 OPENED_FILES = OpenedFiles()
-"""The instance for this process."""
 
 
 if sys.platform == "linux":

@@ -297,7 +297,6 @@ class _Worker(Generic[J]):
     process: WorkerProcess
     ready: bool = False
     at: tuple[J] | None = None
-    """The item that it has."""
     since_s: float = 0.0
 
 
