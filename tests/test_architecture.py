@@ -346,7 +346,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c and .h files. Code is a cost: whoever needs more writes the
 # number here and says in the commit why; whoever removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_250,
+    "caches": 17_200,
     "engine": 8_200,
     "native": 5_750,
     "answers": 5_450,
