@@ -282,6 +282,10 @@ _LOAD = (
     "processes with 10 programs each made 1,280 requests for 3.8 MB, so one web server for a directory is "
     "enough (STORE=https://..., filled by its path). All nodes ask in the same seconds, so replies take "
     "longer than usual, hence the time limits.",
+    "The ranks of an MPI program in Python need no store and no disk. Rank 0 builds, all call "
+    "gpucache.restore(comm.bcast(gpucache.bundle() if comm.rank == 0 else None)), and their builds then hit "
+    "in memory; gpucache writes nothing on their nodes. It serves gpucache.install(), gpucache.opencl and "
+    "gpucache.cuda, not run.",
 )
 
 _BEFORE = (
