@@ -213,25 +213,28 @@ def test_an_include_through_a_macro_covers_all_that_it_can_come_to(tree: Tree) -
 @pytest.mark.parametrize(
     ("options", "source"),
     [
-        (["P={tmp}/far"], b"#include STR(P/x.h)"),
-        (["P=../far"], b"#include STR(P/x.h)"),
-        (["P=.."], b"#include STR(P/far/x.h)"),
-        (["P=link/.."], b"#include STR(P/x.h)"),
-        (["P=", "Q={tmp}"], b"#include STR(Q/P/far/x.h)"),
-        (["H={tmp}/far/x.h", "N(a)=STR(a)"], b"#include N(H)"),
-        (['H="../far/x.h"'], b"#include H"),
-        (["C(a,b)=a##b", "P={tmp}/C(f,ar)"], b"#include STR(P/x.h)"),
-        (["C(a,b)=a##b", "P={tmp}/far"], b"#include STR(C(P,)/x.h)"),
-        (["C(a,b)=a##b", "FAR={tmp}/far"], b"#include STR(C(F,AR)/x.h)"),
-        (["H=__has_include(<../far/x.h>)"], b"#if H\n#endif"),
-        (['H=__has_include("../far/x.h")', "I=(H)"], b"#if 1 && I\n#endif"),
+        (["P={tmp}/far"], b"#include STR(P/farthest.h)"),
+        (["P=../far"], b"#include STR(P/farthest.h)"),
+        (["P=.."], b"#include STR(P/far/farthest.h)"),
+        (["P=link/.."], b"#include STR(P/farthest.h)"),
+        (["P=", "Q={tmp}"], b"#include STR(Q/P/far/farthest.h)"),
+        (["H={tmp}/far/farthest.h", "N(a)=STR(a)"], b"#include N(H)"),
+        (['H="../far/farthest.h"'], b"#include H"),
+        (["C(a,b)=a##b", "P={tmp}/C(f,ar)"], b"#include STR(P/farthest.h)"),
+        (["C(a,b)=a##b", "P={tmp}/far"], b"#include STR(C(P,)/farthest.h)"),
+        (["C(a,b)=a##b", "FAR={tmp}/far"], b"#include STR(C(F,AR)/farthest.h)"),
+        (["H=__has_include(<../far/farthest.h>)"], b"#if H\n#endif"),
+        (['H=__has_include("../far/farthest.h")', "I=(H)"], b"#if 1 && I\n#endif"),
     ],
 )
 def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
     tree: Tree, tmp_path: Path, options: list[str], source: bytes
 ) -> None:
-    """Absolute names, parents and parents of linked directories are followed, through options and pastes."""
-    root = tree({"a/link": "../far/deep", "far/deep/.keep": b"", "far/x.h": b"1"}, root=".")
+    """Absolute names, parents and parents of linked directories are followed, through options and pastes.
+
+    No other file above has a name like this.
+    """
+    root = tree({"a/link": "../far/deep", "far/deep/.keep": b"", "far/farthest.h": b"1"}, root=".")
     text = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source
     closure = _closure(text, root, "a", definitions=[option.format(tmp=tmp_path) for option in options])
     assert closure.uncacheable is None
