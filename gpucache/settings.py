@@ -125,8 +125,8 @@ RUN_ENVIRONMENT = (
     ),
     Variable("GPUCACHE_RUN_ADOPTED", "Set by run for itself when it goes on in Python: its command."),
     Variable(
-        "GPUCACHE_LAYER_INDEX",
-        "The index that export layer wrote, for programs that run without gpucache: its libraries read it.",
+        "GPUCACHE_LAYER",
+        "The layer that export layer wrote, for programs that run without gpucache: its libraries read it.",
     ),
     Variable(
         "GPUCACHE_LAYER_TELL",

@@ -97,6 +97,9 @@ _ENGINE = frozenset(
 )
 
 # The imports that each room may have: whole rooms, or single modules of a room.
+_SERVE = frozenset(
+    {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
+)
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
     "examples": frozenset(),
@@ -128,9 +131,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     # A bundle has the form of a root in a file.
     "library.bundle": frozenset({"leaves", "library", "store"}),
-    "serve": frozenset(
-        {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
-    ),
+    "serve": _SERVE,
+    # A layer is a root that is written wherever a command names it.
+    "serve.exported_layer": _SERVE | {"store"},
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "triton": frozenset({"leaves", "library", "backends.installation"}),

@@ -48,9 +48,9 @@ class LayerSummary:
     left: int
     """Builds that are not."""
     answers: int
-    """The number of builds in the index, including those of earlier commands."""
+    """The number of builds in the layer, including those of earlier commands."""
     size_bytes: int
-    """The size of its index."""
+    """The size of its entries and rows."""
 
 
 def summarise_layer(

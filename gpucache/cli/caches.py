@@ -158,7 +158,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
         return Opened(settings, (*_roots_or_why(settings, systems=systems), *found_caches(os.environ)))
     from gpucache.caches.known_caches import open_places
 
-    name = name or _system_at(place or Path())
+    name = name or system_at(place or Path()).name
     caches = open_places(name, place, os.environ)
     if not caches:
         why = load_system(name).nowhere
@@ -184,21 +184,6 @@ def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":
     store = open_store(url)
     click.get_current_context().call_on_close(store.close)
     return stored_caches(store, read_trusted(settings.trusted_keys, settings.signing_key))
-
-
-def _system_at(place: Path) -> str:
-    """The system that keeps a cache at a place; raises UsageError if there is none."""
-    try:
-        return system_at(place).name
-    except UsageError:
-        from gpucache.serve.exported_layer import is_layer
-
-        if not is_layer(place):
-            raise
-        raise UsageError(
-            f"{place} is a layer that 'gpucache export layer' wrote, and only programs read it; its builds "
-            "are in gpucache's own cache, and GPUCACHE_LAYER_TELL=1 prints each hit of a program"
-        ) from None
 
 
 def _roots_or_why(settings: "Settings", *, systems: bool) -> "Sequence[Cache]":

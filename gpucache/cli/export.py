@@ -97,7 +97,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     join these by hand. Programs that do not start with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc.
 
     The command runs as under 'gpucache run', and every build that it requested is looked up afterwards. OUT
-    contains libraries, an index that they read by themselves, and the sources; every user may read it. If
+    is a root with the entries, the sources and the libraries that read them; every user may read it. If
     nothing could be exported, no OUT is made.
 
     A program is served if it requests exactly the same on the same kind of device, and the CPU, the variables
@@ -105,7 +105,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     Headers and compilers must keep their paths; a GPU's driver may be mounted there. Headers in memory,
     headers that are included through macros, and compilers that 'gpucache run' cannot reach are not covered.
     """
-    from gpucache.answers.layer import layer_line, left, summarise_layer
+    from gpucache.answers.layer import LayerResult, layer_line, left, summarise_layer
     from gpucache.assembly import open_stores
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
@@ -134,15 +134,15 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
         noted = frozenset() if opencl.made is None else opencl.made.noted
         if noted and build_noted(settings, noted)[1]:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
-        outcomes, rows, kinds = [], [], set()
-        for kind, outcome, row in questions.answers():
-            if outcome is not None:
-                outcomes.append(outcome)
-            if row is not None:
-                rows.append(row)
-                kinds.add(kind)
-        # A command without stored builds makes no new layer, as it would serve no program.
-        answers, size = made.add(sorted(kinds), rows) if rows or made.exists else (0, 0)
+        outcomes, kinds = [], set()
+        with made.writing():
+            for kind, outcome in questions.export(made.stores):
+                if outcome is not None:
+                    outcomes.append(outcome)
+                if outcome is None or outcome.result is LayerResult.EXPORTED:
+                    kinds.add(kind)
+            # A command without stored builds makes no new layer, as it would serve no program.
+            answers, size = made.finish(sorted(kinds)) if kinds or made.exists else (0, 0)
     finally:
         remove_empty(new)
     if questions.too_many:

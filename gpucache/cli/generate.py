@@ -155,7 +155,7 @@ FILES = (
         "v1/closures/",
         "The headers of programs and the files of compilers, for faster starts; bounded.",
     ),
-    ("v1/index/", "The entry for each build under run, so that a hit needs no server; bounded."),
+    ("v1/rows/", "The entry for each build under run, so that a hit needs no server; bounded."),
     ("v1/quarantine/", "Damaged entries: the newest 32, up to 64 MiB in total."),
     (
         "v1/tmp/",

@@ -25,12 +25,14 @@
 #define BLOCK 4096
 #define CONDITIONS_CAP (1u << 16)
 #define KNOWN 128
+#define STAMPED "FSBNL" /* the kinds of conditions that have a stamp in a root of one's own */
 #define LAYERS "OPENCL_LAYERS"
 #define OUR_LAYER "/libgpucache_opencl_layer.so"
 
 struct condition {
     char kind;
     struct wire_bytes place, text, value, more;
+    uint64_t stamp; /* of a file or directory, in a root of one's own; 0 if there is none */
 };
 
 /* Files and directories by their numbers: two paths that led to one file must do so again. */
@@ -127,25 +129,6 @@ static int is_known(uint64_t mark, int add) {
     return 0;
 }
 
-/* XXH3-128 of a whole file; for several chunks, of the digests of its chunks. */
-static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
-    uint64_t chunks = size ? (size - 1) / CHUNK + 1 : 1;
-    unsigned char *buffer = malloc(size < CHUNK ? size + 1 : CHUNK), *sums = malloc(16 * chunks);
-    int whole = buffer && sums;
-    for (uint64_t i = 0; whole && i < chunks; i++) {
-        size_t part = size - i * CHUNK < CHUNK ? (size_t)(size - i * CHUNK) : CHUNK;
-        whole = read_at(fd, buffer, part, i * CHUNK);
-        if (whole) xxh3(buffer, part, sums + 16 * i);
-    }
-    if (whole && chunks > 1) xxh3(sums, 16 * chunks, sum);
-    if (whole && chunks == 1) memcpy(sum, sums, 16);
-    free(buffer);
-    free(sums);
-    return whole;
-}
-
-enum { STAMP = 40, STAMP_AND_SUM = 56 };
-
 static uint64_t changed_ns(const struct stat *status) {
     return (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
 }
@@ -153,32 +136,11 @@ static uint64_t changed_ns(const struct stat *status) {
 /* Whether a file has changed since this process loaded its compiler, which may have read it before. */
 static int is_late(const struct stat *status) { return wire_begun_ns() && changed_ns(status) > wire_begun_ns(); }
 
-/* Whether a stamp is that of a file, or of a directory, whose stamp changes with the names in it. */
-static int is_stamp(const unsigned char *value, const struct stat *status) {
+/* Whether a file, or a directory with the same names, is as it was when a stamp of it was taken; 0 stands for none. */
+static int is_as_it_was(uint64_t stamp, const struct stat *status) {
     uint64_t written = (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
-    uint64_t stamp[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written,
-                        changed_ns(status)};
-    int same = 1;
-    for (int i = 0; i < 5; i++) same = same && stamp[i] == number_at(value + 8 * i);
-    return same;
-}
-
-/* Whether a file is unchanged, by a stamp in place of its content, or by the content. A stamp with only a
-   size matches no file: the file was too young for one, or its system has no reliable times. */
-static int is_as_it_was(const struct condition *one, int fd, const struct stat *status) {
-    const unsigned char *value = one->value.at;
-    uint64_t size = (uint64_t)status->st_size;
-    unsigned char sum[16];
-    int same = is_stamp(value, status);
-    if (same || one->value.size == STAMP || size != number_at(value + 16)) return same;
-    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_mtim.tv_sec,
-                      (uint64_t)status->st_mtim.tv_nsec, (uint64_t)status->st_ctim.tv_sec,
-                      (uint64_t)status->st_ctim.tv_nsec};
-    uint64_t mine = digest(now, sizeof now, digest(value, STAMP_AND_SUM, 0)) | 1;
-    if (one->kind != 'F' && is_known(mine, 0)) return 1;
-    same = sum_file(fd, size, sum) && !memcmp(sum, value + STAMP, sizeof sum);
-    if (same && one->kind != 'F') is_known(mine, 1);
-    return same;
+    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written, changed_ns(status)};
+    return stamp && digest(now, sizeof now, 0) == stamp;
 }
 
 /* ---- loaded libraries ---- */
@@ -370,9 +332,8 @@ static int is_redirected(const char *path) {
 
 /* ---- files ---- */
 
-/* A file: its value is empty if it only has to exist; of a library with a build id (I) it is that; where a machine's
-   own stamps mean nothing, its size and its content, of a compiler's library (S) blocks of it. In rows for one
-   machine a value is a stamp, or a stamp and the sum of the whole file. */
+/* A file: its value is empty if it only has to exist; of a library with a build id (I) it is that; else its size and
+   its content, of a compiler's library (S) blocks of it, for which a stamp stands. In a view a value is a stamp. */
 static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
     struct stat status;
     const unsigned char *value = one->value.at;
@@ -381,24 +342,24 @@ static int file_holds(const struct condition *one, const char *path, struct seen
     if (fd < 0) return 0;
     int regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
     if (regular && !one->value.size) same = 1;
-    if (regular && one->kind != 'I' && (one->value.size == STAMP || one->value.size == STAMP_AND_SUM)) {
-        *what = "has changed";
-        same = is_as_it_was(one, fd, &status);
-    }
     if (regular && one->kind == 'I') {
         unsigned char id[ID];
         *what = "is another build";
         same = one->value.size && id_of_file(fd, id) == one->value.size && !memcmp(id, one->value.at, one->value.size);
     }
-    if (regular && one->kind != 'I' && one->value.size == 24) {
+    if (regular && one->kind != 'I' && one->value.size == 8) {
+        *what = "has changed";
+        same = is_as_it_was(number_at(value), &status);
+    }
+    if (regular && one->kind != 'I' && one->value.size == 16) {
         uint64_t now[] = {status.st_dev, status.st_ino, (uint64_t)status.st_mtim.tv_sec,
                           (uint64_t)status.st_mtim.tv_nsec, (uint64_t)status.st_ctim.tv_sec,
                           (uint64_t)status.st_ctim.tv_nsec};
-        uint64_t size = (uint64_t)status.st_size, sum, mine = digest(now, sizeof now, digest(value, 24, 0)) | 1;
+        uint64_t size = (uint64_t)status.st_size, sum, mine = digest(now, sizeof now, digest(value, 16, 0)) | 1;
         *what = "has changed";
-        same = size == number_at(value);
-        if (same && (one->kind == 'F' || !is_known(mine, 0))) {
-            same = digest_file(fd, size, one->kind == 'S', &sum) && sum == number_at(value + 16);
+        same = is_as_it_was(one->stamp, &status) || (one->kind != 'F' && size == number_at(value) && is_known(mine, 0));
+        if (!same && size == number_at(value)) {
+            same = digest_file(fd, size, one->kind == 'S', &sum) && sum == number_at(value + 8);
             if (same && one->kind != 'F') is_known(mine, 1);
         }
     }
@@ -416,6 +377,22 @@ static int file_holds(const struct condition *one, const char *path, struct seen
         return 0;
     }
     return same;
+}
+
+/* Whether a directory has as many names as before, and the same, in any order. */
+static int names_hold(const struct condition *one, const char *path) {
+    uint64_t count = 0, sum = 0;
+    int fd = open_above(AT_FDCWD, path, O_DIRECTORY);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder && fd >= 0) close(fd);
+    errno = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            count++, sum += digest(entry->d_name, strlen(entry->d_name), 0);
+    int whole = folder && !errno;
+    if (folder) closedir(folder);
+    return whole && one->value.size == 16 && count == number_at(one->value.at) &&
+           sum == number_at((const char *)one->value.at + 8);
 }
 
 /* Whether a directory contains nothing but one file, which may be gone. */
@@ -459,7 +436,11 @@ static int path_holds(const struct question *question, const struct condition *o
         break;
     case 'L':
         what = "holds other files";
-        same = !failed && S_ISDIR(status.st_mode) && one->value.size == STAMP && is_stamp(one->value.at, &status);
+        same = !one->stamp || (!failed && S_ISDIR(status.st_mode) && is_as_it_was(one->stamp, &status));
+        break;
+    case 'N':
+        what = "holds other files";
+        same = !failed && S_ISDIR(status.st_mode) && (is_as_it_was(one->stamp, &status) || names_hold(one, path));
         break;
     case 'R':
         what = "leads to another place";
@@ -637,29 +618,37 @@ static int holds(const struct question *question, const struct condition *one, s
                  char why[WHY_SIZE]) {
     char folder[PATH_MAX];
     switch (one->kind) {
-    case 'F': case 'S': case 'I': case 'B': case 'A': case 'D': case 'L': case 'R': case 'O':
+    case 'F': case 'S': case 'I': case 'B': case 'A': case 'D': case 'L': case 'N': case 'R': case 'O':
         return path_holds(question, one, seen, why);
     case 'E': return variables_hold(question, one, why);
     case 'P': return is_in_no_path(question, one->text, why);
     case 'C': return cpu_holds(one, why);
     case 'W':
         if (as_text(one->text, folder) && equals(question->fields[AT_FOLDER], folder)) return 1;
-        snprintf(why, WHY_SIZE, "its options or headers tie it to the directory it was exported in, %.*s",
+        snprintf(why, WHY_SIZE, "its options or headers tie it to the directory it was built in, %.*s",
                  (int)(one->text.size < 200 ? one->text.size : 200), (const char *)one->text.at);
         return 0;
     default: snprintf(why, WHY_SIZE, "the index has a condition that this library does not know"); return 0;
     }
 }
 
-int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]) {
+int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,
+                    char why[WHY_SIZE]) {
     struct condition one;
     struct seen seen;
-    snprintf(why, WHY_SIZE, "the index is damaged");
+    snprintf(why, WHY_SIZE, "its row is damaged");
     if (!next_number(record, &seen.count) || seen.count > CONDITIONS_CAP) return 0;
     seen.at = calloc(seen.count + 1, sizeof *seen.at);
     int same = seen.at != NULL;
-    for (uint64_t left = seen.count; same && left; left--)
-        same = next_condition(record, &one) && holds(question, &one, &seen, why);
+    for (uint64_t left = seen.count; same && left; left--) {
+        same = next_condition(record, &one);
+        one.stamp = 0;
+        if (same && stamps.size >= 8 && memchr(STAMPED, one.kind, strlen(STAMPED))) {
+            one.stamp = number_at(stamps.at);
+            stamps = (struct wire_bytes){(const char *)stamps.at + 8, stamps.size - 8};
+        }
+        same = same && holds(question, &one, &seen, why);
+    }
     free(seen.at);
     return same;
 }

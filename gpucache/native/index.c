@@ -3,6 +3,7 @@
 
 #include "entries.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,14 +17,13 @@
 #include <unistd.h>
 
 #define MAGIC "GPCINDEX"
-#define VERSION 4
+#define VERSION 5
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
-#define ROWS_CAP (1u << 20)
+#define ROWS_CAP 64
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
-#define TOLD_CAP 4        /* the most that are read to report why nothing was found */
-#define NEAREST_CAP 256   /* the most that are read to name the one with the nearest source */
-#define NEAREST_BYTES (1u << 20)
+#define TOLD_CAP 4     /* the most that are read to report why nothing was found */
+#define NAMES_CAP 8192 /* the most files that are looked at for these */
 #define REFERENCES_CAP 128
 #define REFERENCE 56 /* the key, the sum of the description, when the entry was made */
 #define TITLE_SIZE 100
@@ -32,9 +32,9 @@
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
-/* The file of a layer, or the roots of a run; the directory of this process at the start. */
-static char folder[PATH_MAX], name[NAME_MAX + 1], roots[4 * PATH_MAX], start[PATH_MAX];
-static int tells, may_write;
+/* The roots; the directory of this process at the start. */
+static char roots[4 * PATH_MAX], start[PATH_MAX];
+static int tells, may_write, is_layer; /* a layer's roots have no server behind them, and none of them is the user's own */
 
 int is_true(const char *value) {
     return value && (!strcmp(value, "1") || !strcasecmp(value, "true") || !strcasecmp(value, "yes") ||
@@ -56,34 +56,28 @@ static void begin_anywhere(void) {
     if (!*start && !getcwd(start, sizeof start)) *start = 0;
 }
 
-/* Two threads may do this and the next at once: each writes the same values, and nothing else meanwhile. */
-static int begin_layer(void) {
-    const char *path = secure_getenv("GPUCACHE_LAYER_INDEX"), *level = secure_getenv("GPUCACHE_LOG");
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    if (path) {
-        static const char *const flags[] = {"GPUCACHE_DISABLE", "GPUCACHE_REQUIRE", "GPUCACHE_LAYER_TELL"};
-        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) check_flag(flags[i]);
-        if (*path && *path != '/') say("GPUCACHE_LAYER_INDEX=%.300s is not an absolute path, so it is not read", path);
-    }
-    if (!slash || *path != '/' || strlen(path) >= sizeof folder || strlen(slash) > sizeof name) return 0;
-    if (is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
-    memcpy(folder, path, (size_t)(slash - path));
-    strcpy(name, slash + 1);
+/* Say which values of a layer's variables are wrong, and whether each hit and each miss is told. */
+static void begin_layer(const char *all) {
+    static const char *const flags[] = {"GPUCACHE_DISABLE", "GPUCACHE_REQUIRE", "GPUCACHE_LAYER_TELL"};
+    const char *level = secure_getenv("GPUCACHE_LOG");
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) check_flag(flags[i]);
+    if (*all != '/') say("GPUCACHE_LAYER=%.300s is not an absolute path, so it is not read", all);
     if (level && *level && strcasecmp(level, "info") && strcasecmp(level, "debug") && strcasecmp(level, "warning") &&
         strcasecmp(level, "error") && strcasecmp(level, "critical"))
         say("GPUCACHE_LOG=%.100s is not a level; set it to debug, info or warning", level);
     tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL")) ||
             (level && (!strcasecmp(level, "info") || !strcasecmp(level, "debug")));
-    begin_anywhere();
-    return 1;
 }
 
+/* Two threads may do this at once: each writes the same values, and nothing else meanwhile. */
 int index_begin(int of_layer) {
-    const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
-    if (of_layer) return begin_layer();
+    const char *all = secure_getenv(of_layer ? "GPUCACHE_LAYER" : "GPUCACHE_RUN_ROOTS");
+    if (of_layer && all && *all) begin_layer(all);
     if (!all || !*all || strlen(all) >= sizeof roots || is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
+    if (of_layer && *all != '/') return 0;
     strcpy(roots, all);
-    may_write = !is_true(secure_getenv("GPUCACHE_READ_ONLY"));
+    is_layer = of_layer;
+    may_write = !of_layer && !is_true(secure_getenv("GPUCACHE_READ_ONLY"));
     begin_anywhere();
     return 1;
 }
@@ -170,8 +164,7 @@ struct index {
     int fd;
     uint64_t size, rows;
     const char *roots; /* of the entries that its records refer to */
-    int may_write;
-    int explains; /* whether the reason of a missing answer is needed, as no server reports it */
+    int may_write, is_own; /* stamps of files are believed in the user's own root alone */
 };
 
 /* Read the header of an open file: 1, or 0 if it is not a sound index. */
@@ -183,35 +176,13 @@ static int begin_index(struct index *index, uint64_t size) {
     return index->size == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size;
 }
 
-/* Open the index of the layer: 1, or 0 if it is missing or not trusted, and why. */
-static int open_layer(struct index *index, char why[WHY_SIZE]) {
+/* Open a file of rows by its name: 1, or 0, and why not if it is there. */
+static int open_row(struct index *index, int root, const char *file, char why[WHY_SIZE]) {
     struct stat status;
-    int place = open_above(AT_FDCWD, *folder ? folder : "/", O_DIRECTORY);
-    *index = (struct index){.fd = place < 0 ? -1 : open_above(place, name, O_NOFOLLOW), .roots = ""};
-    index->explains = tells || wire_requires();
-    if (index->fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (%m)", folder, name);
-    int trusted =
-        index->fd >= 0 && is_trusted(place, &status) && is_trusted(index->fd, &status) && S_ISREG(status.st_mode);
-    if (index->fd >= 0 && !trusted)
-        snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its directory, is not this user's or root's alone", folder,
-                 name);
-    int sound = trusted && begin_index(index, (uint64_t)status.st_size);
-    if (trusted && !sound)
-        snprintf(why, WHY_SIZE, "the index %.300s/%.100s is damaged or has another version; export it again", folder,
-                 name);
-    if (place >= 0) close(place);
-    if (index->fd >= 0 && !sound) close(index->fd);
-    return sound;
-}
-
-/* Open the file of a question in one of a root's two directories of them: 1, or 0. */
-static int open_row(struct index *index, int root, const char *place, uint64_t of_question) {
-    char file[16 + sizeof ".idx"];
-    struct stat status;
-    snprintf(file, sizeof file, "%016llx.%s", (unsigned long long)of_question, *place == 'i' ? "idx" : "row");
-    index->fd = open_below(root, place, NULL, file, &status);
+    index->fd = open_below(root, "rows", NULL, file, &status);
     if (index->fd < 0) return 0;
     if (begin_index(index, (uint64_t)status.st_size)) return 1;
+    snprintf(why, WHY_SIZE, "the row v1/rows/%.30s is damaged or has another version; export it again", file);
     close(index->fd);
     return 0;
 }
@@ -277,9 +248,9 @@ static void describe_field(const struct question *question, size_t field, struct
     if (question->kind == WIRE_COMPILE && field == AT_NAME) what = "file name";
     if (question->kind == WIRE_COMPILE && field > AT_NVRTC_SOURCE) what = "an option, a header or a name expression";
     if (is.size + was.size > 300)
-        snprintf(why, WHY_SIZE, "%s: not as exported", what);
+        snprintf(why, WHY_SIZE, "%s: not as stored", what);
     else
-        snprintf(why, WHY_SIZE, "%s: now '%.*s', exported '%.*s'", what, (int)is.size, (const char *)is.at,
+        snprintf(why, WHY_SIZE, "%s: now '%.*s', stored '%.*s'", what, (int)is.size, (const char *)is.at,
                  (int)was.size, (const char *)was.at);
 }
 
@@ -296,7 +267,7 @@ static int is_same(const struct question *question, struct wire_reply *record, s
     if (!next_number(record, &count)) return 0;
     if (count != question->count) {
         if (!*longest)
-            snprintf(why, WHY_SIZE, "devices, headers or options: more or fewer than exported");
+            snprintf(why, WHY_SIZE, "devices, headers or options: more or fewer than stored");
         return 0;
     }
     for (size_t i = 0; i < question->count; i++) {
@@ -394,34 +365,38 @@ static int make_answer(const struct index *index, struct wire_reply *record, str
     for (int i = sound ? next : 0; i < opened; i++)
         if (entries[i].fd >= 0) close(entries[i].fd);
     *reply = (struct wire_reply){.kind = WIRE_HIT, .body = body, .size = (size_t)(to - body)};
-    if (sound && next == opened && wire_next(reply, &reply->note)) return 1;
+    if (sound && next == opened && wire_next(reply, &field)) {
+        if (!is_layer) reply->note = field; /* else nobody counts */
+        return 1;
+    }
     free(body);
     return 0;
 }
 
-/* Read the record of a row, up to its title and its note. */
-static int read_record(const struct index *index, const unsigned char *row, uint64_t most, struct wire_reply *record,
-                       struct wire_bytes *title, struct wire_bytes *note) {
+/* Read the record of a row, up to its title, its note and its stamps. */
+static int read_record(const struct index *index, const unsigned char *row, struct wire_reply *record,
+                       struct wire_bytes *title, struct wire_bytes *note, struct wire_bytes *stamps) {
     uint64_t from = number_at(row + 16), length = number_at(row + 24);
     unsigned char sum[8];
     *record = (struct wire_reply){.kind = WIRE_PASS};
-    if (length < 8 || length > most || from > index->size || length > index->size - from) return 0;
+    if (length < 8 || length > WIRE_MAX_BYTES || from > index->size || length > index->size - from) return 0;
     *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
     return record->body && read_at(index->fd, sum, 8, from) &&
            read_at(index->fd, record->body, length - 8, from + 8) &&
            digest(record->body, length - 8, 0) == number_at(sum) && wire_is_sound(record) &&
-           wire_next(record, title) && wire_next(record, note);
+           wire_next(record, title) && wire_next(record, note) && wire_next(record, stamps);
 }
 
 /* Read a record, and answer from it if it is of this question and everything is unchanged. */
 static int try_record(const struct question *question, const struct index *index, const unsigned char *row,
                       struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
-    struct wire_bytes title = {0}, note = {0};
+    struct wire_bytes title = {0}, note = {0}, stamps = {0};
     struct wire_reply record, at_holes;
-    if (!*longest) snprintf(why, WHY_SIZE, "the index is damaged");
-    int sound = read_record(index, row, WIRE_MAX_BYTES, &record, &title, &note);
+    if (!*longest) snprintf(why, WHY_SIZE, "its row is damaged");
+    int sound = read_record(index, row, &record, &title, &note, &stamps);
+    if (!index->is_own) stamps.size = 0;
     at_holes = record;
-    sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, why);
+    sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, stamps, why);
     if (sound) snprintf(why, WHY_SIZE, "its stored result is missing or has changed");
     int answered = sound && make_answer(index, &record, note, reply);
     if (answered && !fill_holes(question, &at_holes, reply)) {
@@ -434,85 +409,41 @@ static int try_record(const struct question *question, const struct index *index
     return answered;
 }
 
-/* The first row whose digest of a source is not below another. */
-static uint64_t first_row(const struct index *index, uint64_t of_source) {
-    uint64_t from = 0, to = index->rows;
-    while (from < to) {
-        unsigned char row[ROW];
-        uint64_t middle = from + (to - from) / 2;
-        if (!read_at(index->fd, row, ROW, HEADER + middle * ROW)) return index->rows;
-        if (number_at(row) < of_source) from = middle + 1;
-        else to = middle;
-    }
-    return from;
-}
-
-/* The source of a record that is otherwise equal; 0 for any other. */
-static int has_other_source(const struct question *question, struct wire_reply *record, struct wire_bytes *source) {
-    uint64_t holes, count;
-    struct hole hole;
-    struct wire_bytes was;
-    if (!next_number(record, &holes)) return 0;
-    for (; holes; holes--)
-        if (!next_hole(record, &hole)) return 0;
-    if (!next_number(record, &count) || count != question->count) return 0;
-    for (size_t i = 0; i < question->count; i++) {
-        struct wire_bytes is = question->fields[i];
-        if (!wire_next(record, &was)) return 0;
-        if (i == (question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE)) *source = was;
-        else if (is_compared(question, i) && !(question->kind == WIRE_COMPILE && i == AT_NAME) &&
-                 (is.size != was.size || memcmp(is.size ? is.at : "", was.size ? was.at : "", is.size)))
-            return 0;
-    }
-    return 1;
-}
-
-/* If no record has this source and the rest of the question: report the one whose source is nearest, if at
-   least half of it is the same, and from which line on it differs. */
-static void name_nearest(const struct question *question, const struct index *index, char why[WHY_SIZE]) {
-    const struct wire_bytes is = question->fields[question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE];
-    const char *now = is.at;
-    size_t best = 0;
-    for (uint64_t at = 0; at < index->rows && at < NEAREST_CAP; at++) {
-        unsigned char row[ROW];
-        struct wire_reply record;
-        struct wire_bytes title, note, was = {0};
-        if (!read_at(index->fd, row, ROW, HEADER + at * ROW)) return;
-        if (read_record(index, row, NEAREST_BYTES, &record, &title, &note) &&
-            has_other_source(question, &record, &was)) {
-            const char *then = was.at;
-            size_t least = is.size < was.size ? is.size : was.size, same = 0, behind = 0, line = 1;
-            for (; same < least && now[same] == then[same]; same++) line += now[same] == '\n';
-            while (behind < least - same && now[is.size - 1 - behind] == then[was.size - 1 - behind]) behind++;
-            if (same + behind > best && same + behind >= least / 2) {
-                best = same + behind;
-                snprintf(why, WHY_SIZE, "its source is not in the index; nearest: %.*s, which differs from line %zu on",
-                         (int)(title.size < 200 ? title.size : 200), (const char *)title.at, line);
-            }
-        }
-        wire_done(&record);
-    }
-}
-
-/* This question's records among those of its source; without any, a few others give the difference. */
-static int search(const struct question *question, const struct index *index, uint64_t of_source,
-                  uint64_t of_question, struct wire_reply *reply, char why[WHY_SIZE]) {
+/* The records of an open file, one after another: 1 if one is of this question and answers it. */
+static int search(const struct question *question, const struct index *index, uint64_t of_question,
+                  struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
     unsigned char row[ROW];
-    int read = 0;
-    size_t longest = 0;
-    uint64_t first = first_row(index, of_source);
-    snprintf(why, WHY_SIZE, "its source is not in the index");
-    for (int same = 1; same >= !index->explains; same--) {
-        for (uint64_t at = first; at < index->rows && read < (same ? CANDIDATES_CAP : TOLD_CAP); at++) {
-            if (!read_at(index->fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
-            if ((number_at(row + 8) == of_question) != same) continue;
-            read++;
-            if (try_record(question, index, row, reply, &longest, why)) return 1;
-        }
-        if (read) break;
-    }
-    if (!read && index->explains) name_nearest(question, index, why);
+    for (uint64_t at = 0; at < index->rows && at < CANDIDATES_CAP; at++)
+        if (read_at(index->fd, row, ROW, HEADER + at * ROW) && number_at(row + 8) == of_question &&
+            try_record(question, index, row, reply, longest, why))
+            return 1;
     return 0;
+}
+
+/* Where no row is of this question: the difference to the nearest of a few that are of its source. */
+static void explain(const struct question *question, const char *all, uint64_t of_source, char why[WHY_SIZE]) {
+    struct index index = {.roots = ""};
+    size_t longest = 0;
+    int left = NAMES_CAP, told = 0;
+    snprintf(why, WHY_SIZE, "its source is not in the layer");
+    while (*all && told < TOLD_CAP) {
+        int root = open_root(&all), rows = root < 0 ? -1 : openat(root, "v1/rows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *folder = rows < 0 ? NULL : fdopendir(rows);
+        if (!folder && rows >= 0) close(rows);
+        for (struct dirent *entry; folder && told < TOLD_CAP && left-- && (entry = readdir(folder));) {
+            unsigned char row[ROW];
+            char unused[WHY_SIZE];
+            struct wire_reply reply;
+            if (*entry->d_name == '.' || !open_row(&index, root, entry->d_name, unused)) continue;
+            if (index.rows && read_at(index.fd, row, ROW, HEADER) && number_at(row) == of_source) {
+                told++;
+                if (try_record(question, &index, row, &reply, &longest, why)) wire_done(&reply);
+            }
+            close(index.fd);
+        }
+        if (folder) closedir(folder);
+        if (root >= 0) close(root);
+    }
 }
 
 /* The name of a source: as passed to NVRTC, or its first kernel; its size if there is neither. */
@@ -538,32 +469,26 @@ static void name_source(const struct question *question, size_t source, char tit
     snprintf(title, TITLE_SIZE, "a source of %zu bytes", is.size);
 }
 
-/* The answer of the roots, one after another: the own one also has rows for its machine alone, which are
-   compared faster. */
-static int search_roots(const struct question *question, const char *all, int writable, uint64_t of_source,
-                        uint64_t of_question, struct wire_reply *reply, char why[WHY_SIZE]) {
-    static const char *const places[] = {"rows", "index"};
-    struct index index = {.roots = all, .may_write = writable};
-    const char *rest = all;
+/* The answer of the roots, one after another; whether a row of this question is there, and why it does not answer. */
+static int search_roots(const struct question *question, const char *all, int writable, int is_own, uint64_t of_question,
+                        struct wire_reply *reply, char why[WHY_SIZE]) {
+    struct index index = {.roots = all, .may_write = writable, .is_own = is_own};
+    char file[16 + sizeof ".row"];
+    size_t longest = 0;
     int answered = 0;
-    for (int own = 1; *rest && !answered; own = 0) {
+    snprintf(file, sizeof file, "%016llx.row", (unsigned long long)of_question);
+    for (const char *rest = all; *rest && !answered; index.is_own = 0) {
+        const char *path = rest;
         int root = open_root(&rest);
-        for (int place = own; root >= 0 && !answered && place >= 0; place--) {
-            if (!open_row(&index, root, places[place], of_question)) continue;
-            answered = search(question, &index, of_source, of_question, reply, why);
+        if (root < 0)
+            snprintf(why, WHY_SIZE, "%.*s cannot be read, or is not this user's or root's alone",
+                     (int)strcspn(path, ":"), path);
+        if (root >= 0 && open_row(&index, root, file, why)) {
+            answered = search(question, &index, of_question, reply, &longest, why);
             close(index.fd);
         }
         if (root >= 0) close(root);
     }
-    return answered;
-}
-
-static int search_layer(const struct question *question, uint64_t of_source, uint64_t of_question,
-                        struct wire_reply *reply, char why[WHY_SIZE]) {
-    struct index index;
-    if (!open_layer(&index, why)) return 0;
-    int answered = search(question, &index, of_source, of_question, reply, why);
-    close(index.fd);
     return answered;
 }
 
@@ -573,19 +498,20 @@ static int answer(const char *all, int writable, enum wire_kind kind, const stru
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     char why[WHY_SIZE] = "";
     uint64_t of_source, of_question;
-    int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (!*all && (kind == WIRE_PART || kind == WIRE_LINK));
+    int of_layer = is_layer && all == roots; /* links are for a server, where there is one */
+    int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (of_layer && (kind == WIRE_PART || kind == WIRE_LINK));
     if (!known || count <= source) return 0;
-    int kept = errno;
+    int kept = errno, required = of_layer && wire_requires();
     find_digests(&question, &of_source, &of_question);
-    int answered = *all ? search_roots(&question, all, writable, of_source, of_question, reply, why)
-                        : search_layer(&question, of_source, of_question, reply, why);
+    int answered = search_roots(&question, all, writable, !of_layer, of_question, reply, why);
+    if (!answered && !*why && (tells || required)) explain(&question, all, of_source, why);
     if (!answered && tells) {
         char title[TITLE_SIZE];
         name_source(&question, source, title);
         tell("miss: %s: %s", title, why);
     }
     errno = kept;
-    return answered || (!*all && wire_requires() && wire_refuse(reply, why));
+    return answered || (required && wire_refuse(reply, why));
 }
 
 int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {

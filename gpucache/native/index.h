@@ -1,9 +1,8 @@
-/* Answers without a server: files of questions with known answers, each with its conditions.
+/* Answers without a server: the rows of roots, each a question with its answer and the conditions of that.
 
-   gpucache/serve/index.py writes and describes such a file. There are two places for them:
-   GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all.
-   GPUCACHE_RUN_ROOTS names roots of gpucache's own store, in which each question has a separate file; the payloads
-   of its answers are in entries of any of these roots. The first root also has files for its machine alone.
+   gpucache/serve/index.py writes and describes their files, one for each question; the payloads of answers are in
+   entries of any of the roots. GPUCACHE_RUN_ROOTS names the roots of a run, of which the first is the user's own, and
+   GPUCACHE_LAYER those of a program without a server: an exported layer is a root.
 
    A file is opened for each question and closed again, and replaced as a whole, so that no descriptor, lock
    or mapping is kept. It is read only if this user or root owns it and no other user can write to it. */
@@ -35,20 +34,17 @@ int is_true(const char *value); /* of a variable that is yes or no */
 /* Whether any root of a run has answers. If none has, the server is needed for certain, and may get ready while
    the program starts. In this header, because its caller uses nothing else of the index. */
 static inline int index_is_there(void) {
-    static const char *const places[] = {"index", "rows"};
     const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
     for (int length; all && *all; all += length + (all[length] == ':')) {
         char path[4096];
         length = (int)strcspn(all, ":");
-        for (int i = 0; i < 2; i++) {
-            int size = snprintf(path, sizeof path, "%.*s/v1/%s", length, all, places[i]);
-            if (length && size > 0 && (size_t)size < sizeof path && !access(path, F_OK)) return 1;
-        }
+        int size = snprintf(path, sizeof path, "%.*s/v1/rows", length, all);
+        if (length && size > 0 && (size_t)size < sizeof path && !access(path, F_OK)) return 1;
     }
     return 0;
 }
 
-/* Read the variable that names the index, of a layer or of a run: whether there is one to ask. */
+/* Read the variable that names roots, of a layer or of a run: whether there are any to ask. */
 int index_begin(int of_layer);
 
 /* The answer to a question: 1 and a hit, which must be given to wire_done(), or 0. Changes no errno. */
@@ -58,8 +54,10 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
 int index_answer_below(const char *roots, int may_write, enum wire_kind kind, const struct wire_bytes *fields,
                        size_t count, struct wire_reply *reply);
 
-/* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. */
-int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]);
+/* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. Stamps of
+   files, eight bytes each, are for those that have one, in their order. */
+int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,
+                    char why[WHY_SIZE]);
 
 /* XXH64 of some bytes; the result may be the seed for further bytes. */
 uint64_t digest(const void *bytes, size_t size, uint64_t seed);

@@ -63,7 +63,7 @@ void wire_begin(void) {
     loaded = copy_environment();
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
-    stands = path || secure_getenv("GPUCACHE_LAYER_INDEX");
+    stands = path || secure_getenv("GPUCACHE_LAYER");
     if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
         atomic_store(&state, !path && index_begin(1) ? READING : SILENT);
         return;
@@ -303,7 +303,7 @@ int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wi
     struct wire_reply view = {.body = (unsigned char *)reply->view.at, .size = reply->view.size};
     char why[WHY_SIZE] = "the reply is damaged";
     int kept = errno;
-    int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, why));
+    int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, wire_text(NULL), why));
     struct wire_bytes fields[] = {token, wire_text(why)};
     /* The reply to it is waited for, so that the result of the build comes later. */
     if (!sees) wire_tell(asked == WIRE_COMPILE ? WIRE_COMPILE_DOUBTED : WIRE_BUILD_DOUBTED, fields, 2, 1);

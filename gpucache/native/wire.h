@@ -1,6 +1,6 @@
 /* The client of gpucache's socket: one connection for each request, and a reply to a question. A question
-   that an index answers (index.h) is not sent there, but counted in a file next to the socket if that can be written. Without a
-   socket, an index of a layer serves builds and compiles, and nothing is reported.
+   that a row answers (index.h) is not sent there, but counted in a file next to the socket if that can be written. Without a
+   socket, the rows of a layer serve builds and compiles, and nothing is reported.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/serve/wire.py is the

@@ -1,9 +1,10 @@
-"""Answers for an index: of a build or of an NVRTC call, whole for a layer, by reference for a root.
+"""Answers for the index of a root: of a build or of an NVRTC call, by reference to entries.
 
-Owns which parts of an answer are kept where, and when a question gets a file in the user's root. ``index``
-owns the file's format, ``conditions`` what an answer depends on.
+Owns which parts of an answer are kept where, and when a question gets a file in a root. ``index`` owns the
+file's format, ``conditions`` what an answer depends on.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,13 +13,13 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import CacheKey
-from gpucache.serve.conditions import Strict, UncoveredError, of_build, of_call
+from gpucache.serve.conditions import UncoveredError, of_build, of_call
 from gpucache.serve.index import (
     Answered,
     Hole,
     Reference,
+    Row,
     encode,
-    fits,
     merged,
     place_of,
     question_of,
@@ -43,21 +44,21 @@ def answered(
     prepared: Sequence[Prepared],
     keys: Sequence[CacheKey],
     given: Sequence[bytes],
-    strict: Strict | None = None,
+    since_ns: int = sys.maxsize,
 ) -> Answered:
     """The answer to a question, found by some keys, of given fields. Raises UncoveredError, TargetError."""
     holes: tuple[Hole, ...] = ()
     if isinstance(asked, Call):
-        conditions = of_call(asked, prepared[0], keys[0], strict)
+        met = of_call(asked, prepared[0], keys[0], since_ns)
         holes = _name_holes(asked, question[_NAME], given)
     else:
         assert isinstance(asked, OpenCLAsked)
-        conditions = of_build(asked, prepared, keys, compiler.files(asked), strict)
+        met = of_build(asked, prepared, keys, compiler.files(asked), since_ns)
         if mark := DEFEATER.search(question[_SOURCE]):
             holes = (Hole(_SOURCE, mark.start(1), len(mark[1])),)
     part = "a part, " if compiler.ask is Kind.PART else ""
     title = f"{part}{prepared[0].request.program.name} for {targets_of(prepared)}"
-    return Answered(title, compiler.ask, question, tuple(given), conditions, holes)
+    return Answered(title, compiler.ask, question, tuple(given), met.conditions, holes, stamps=met.stamps)
 
 
 def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
@@ -85,12 +86,12 @@ def _built_for(hits: Sequence[Hit]) -> list[bytes]:
 
 
 class Rows:
-    """The answers in the user's root: a question answered by key is answered from there the next time."""
+    """The answers in a root: a question answered by key is answered from there the next time."""
 
-    def __init__(self, stores: Stores, strict: Strict | None = None) -> None:
-        """With ``strict`` they are for this machine alone, else for wherever the root will be."""
+    def __init__(self, stores: Stores, since_ns: int = sys.maxsize) -> None:
+        """Rows go into the target of ``stores``. Compilers are known as they were at ``since_ns``."""
         self._stores = stores
-        self._strict = strict
+        self._since_ns = since_ns
 
     def keep(
         self,
@@ -99,19 +100,18 @@ class Rows:
         asked: A,
         prepared: Sequence[Prepared],
         hits: Sequence[Hit],
-    ) -> bool:
-        """Keep the answer to a build that was a hit, or that has just been stored; whether it can be kept."""
-        store = self._stores.target
-        if store is None or len(hits) != len(prepared):
-            return False
+    ) -> str:
+        """Keep the answer to a build that was a hit, or that has just been stored; why it cannot be kept."""
+        if len(hits) != len(prepared):
+            return "a part of it has no entry"
         given = compiler.fields(self._stores, asked, prepared, hits)
         payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
             keys = [hit.key for hit in hits]
-            whole = answered(compiler, question, asked, prepared, keys, given, self._strict)
+            whole = answered(compiler, question, asked, prepared, keys, given, self._since_ns)
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
-        except (UncoveredError, GpucacheError, OSError):
-            return False  # the server answers it the next time, too
+        except (UncoveredError, GpucacheError, OSError) as error:
+            return str(error)  # a server answers it the next time, too
         answer = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
         target = targets_of(prepared)
         note = b"%d\t%s\t%s\t%s" % (
@@ -124,17 +124,22 @@ class Rows:
         if any(one.compilation.late for one in prepared):
             answer[0] = b" ".join((b"@" + place_of(row).encode(), *_built_for(hits)))
         row = row_of(replace(whole, answer=tuple(answer), references=tuple(references), note=note))
-        folder = store.rows if self._strict is None else store.index
-        before = folder.get(place_of(row))
+        return self.put(row)
+
+    def put(self, row: Row) -> str:
+        """Add a row to those of its question; why that is not possible."""
+        store = self._stores.target
+        if store is None:
+            return "nothing can be written to the cache"
+        before = store.rows.get(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
-        return all(map(fits, rows)) and folder.put(place_of(row), encode(rows))
+        return "" if store.rows.put(place_of(row), encode(rows)) else "it is larger than a row may be"
 
     def asked(self, place: str) -> Question | None:
         """The fields of a question in a row of any root, without those of a process; None if it is gone."""
         for store in self._stores.on_disk():
-            for folder in (store.index, store.rows):
-                for row in rows_of(folder.get(place) or b"") or ():
-                    return question_of(row)
+            for row in rows_of(store.rows.get(place) or b"") or ():
+                return question_of(row)
         return None
 
     def _reference(self, place: int, hit: Hit) -> Reference:

@@ -4,11 +4,12 @@ Each is five fields: a kind, the base of its path, the path or another text, the
 
 | kind | met as long as |
 |---|---|
-| F | this file exists: with this content if a value has size, time and content, and with this number |
+| F | this file exists: with this content if a value has size and content, and with this number |
 | S, B | a library or other file of a compiler is unchanged |
 | I | a library of a compiler is of this build, by its build id |
 | A, D | nothing is at this path; a directory exists |
-| L | a directory has the same names: by its stamp alone |
+| N | a directory has the same names |
+| L | a directory has the same names, by its stamp alone: met where there is none |
 | R | a path leads to the same place |
 | O | nothing but this file is in its directory |
 | W | the program is in this directory |
@@ -20,11 +21,11 @@ A path has no base, or begins in the program's directory (``w``), in its process
 next to the library that a field of the question names, by its number; the library itself if the text is
 empty. Equal numbers mean that paths lead to one file. Patterns and variables each end with NUL.
 
-An answer may be used elsewhere: in a layer, and in the rows of an image. There the content of a header
-counts, and a compiler's library is recognised as in keys, by its build id, else by blocks of its content. In
-rows for one machine (``Strict``) a file has a stamp, which replaces its content if device, inode, size and
-both times agree. Where a stamp cannot be trusted, as for a file younger than a file system's clock or on
-another machine's disk, the whole content counts.
+An answer may be used elsewhere, so the content of a header counts, and a compiler's library is recognised as
+in keys, by its build id, else by blocks of its content. Files and directories have a stamp besides, a memo of
+the machine that wrote the row: in its own root it stands for the content if device, inode, size and both
+times agree. Where a stamp cannot be trusted, as for a file younger than a file system's clock or on another
+machine's disk, there is none.
 """
 
 # Paths are text as programs give it, and asked of the disk one by one.
@@ -72,11 +73,11 @@ from gpucache.serve.nvrtc import LIBRARY_PATH, Call
 from gpucache.serve.opencl import Asked
 
 _ELSEWHERE = "/nonexistent/gpucache"
-_VALUE = struct.Struct("<QQQ")
+_VALUE = struct.Struct("<QQ")
 _CHUNK = 1 << 20
 _BLOCK, _BLOCKS = 4096, 256
-_NO_TIME = (1 << 64) - 1
-"""In the place of a time, which older layers compare: archives restore times, so that they prove nothing."""
+_STAMPED = "FSBNL"
+"""The kinds of conditions that have a stamp, in the order of the conditions; all as ``native`` reads them."""
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
@@ -86,7 +87,8 @@ _CHANGED = "its inputs have changed since its compile"
 
 
 _EARLY, _CPU = "configuration at the start", "CPU features"
-_STAMP = struct.Struct("<5Q")
+_STAMP, _SUM = struct.Struct("<5Q"), struct.Struct("<Q")
+_NO_STAMP = bytes(_SUM.size)
 BY_FIELD, BY_FILES, BY_VARIABLES, BY_CPU, BY_PLACE = "field", "files", "variables", "CPU", "place"
 COVERED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -106,11 +108,11 @@ answer is tied to its place. Each header and each variable has its own label. A 
 left to the server."""
 
 
-class Strict(NamedTuple):
-    """The answer is for a root."""
+class Met(NamedTuple):
+    """The conditions of an answer, and the stamps of this machine's files."""
 
-    since_ns: int
-    """When compilers were found in this state: files that changed later are not covered."""
+    conditions: tuple[Condition, ...]
+    stamps: bytes
 
 
 class UncoveredError(Exception):
@@ -122,16 +124,17 @@ def of_build(
     prepared: Sequence[Prepared],
     keys: Sequence[CacheKey],
     files: Sequence[Sequence[str]],
-    strict: Strict | None = None,
-) -> tuple[Condition, ...]:
+    since_ns: int = sys.maxsize,
+) -> Met:
     """The conditions of the answer to a build; raises UncoveredError.
 
-    For each device its lookup, the key that was found, and the files of its driver.
+    For each device its lookup, the key that was found, and the files of its driver, known as they were at
+    ``since_ns``.
     """
     tied = any(map(_is_tied, [OPENCL] * len(keys), prepared, keys, [asked.environ] * len(keys)))
     for one, key in zip(prepared, keys, strict=True):
         _require_covered(one, key)
-    found = _Found(asked.cwd, tied=tied, strict=strict)
+    found = _Found(asked.cwd, tied=tied, since_ns=since_ns)
     for number, one in enumerate(prepared):
         toolchain = one.compilation.inputs.toolchain
         fields = dict(toolchain.fields)
@@ -152,14 +155,12 @@ def of_build(
     return found.all()
 
 
-def of_call(
-    call: Call, prepared: Prepared, key: CacheKey, strict: Strict | None = None
-) -> tuple[Condition, ...]:
+def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.maxsize) -> Met:
     """The conditions of the answer to an NVRTC call; raises UncoveredError."""
     if call.headers:
         raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
     _require_covered(prepared, key)
-    found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ), strict=strict)
+    found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ), since_ns=since_ns)
     if call.file_name.stems is not None:
         found.stand_alone(call.file_name.given, call.file_name.kept)
     found.add_closure(prepared, CUDA, call.environ)
@@ -221,8 +222,9 @@ def _now(path: str) -> os.stat_result:
 
 
 def _status_stamp(status: os.stat_result) -> bytes:
-    times = (max(0, one) for one in (status.st_mtime_ns, status.st_ctime_ns))
-    return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, *times)
+    times = (one % (1 << 64) for one in (status.st_mtime_ns, status.st_ctime_ns))
+    fields = _STAMP.pack(status.st_dev, status.st_ino, status.st_size, *times)
+    return _SUM.pack(xxhash.xxh64_intdigest(fields))
 
 
 def _require_covered(prepared: Prepared, key: CacheKey) -> None:
@@ -235,21 +237,22 @@ def _require_covered(prepared: Prepared, key: CacheKey) -> None:
 class _Found:
     """The conditions of one answer, each once."""
 
-    def __init__(self, cwd: str, *, tied: bool, strict: Strict | None) -> None:
+    def __init__(self, cwd: str, *, tied: bool, since_ns: int = sys.maxsize) -> None:
         self._cwd = cwd
-        self._strict = strict
+        self._since_ns = since_ns
         self._tied = tied
-        self._found: dict[Condition, None] = {}
+        self._found: dict[Condition, bytes] = {}
+        """Each with its stamp, or nothing if its kind has none."""
         self._numbers: dict[tuple[int, int], int] = {}
         self._alone: str | None = None
         if tied:
             self.add(Condition("W", b"", os.fsencode(cwd)))
 
-    def add(self, condition: Condition) -> None:
-        self._found[condition] = None
+    def add(self, condition: Condition, stamp: bytes = _NO_STAMP) -> None:
+        self._found[condition] = stamp if condition.kind in _STAMPED else b""
 
-    def all(self) -> tuple[Condition, ...]:
-        return tuple(self._found)
+    def all(self) -> Met:
+        return Met(tuple(self._found), b"".join(self._found.values()))
 
     def add_variables(self, variables: Variables, environ: Mapping[str, str]) -> None:
         kept = _texts(
@@ -277,15 +280,15 @@ class _Found:
         known = bool(files) and real == os.path.realpath(files[0])
         beside = known and os.path.dirname(real) == os.path.realpath(folder)
         if real:
-            kind, value = self._recognised(real, is_library=True)
-            self.add(Condition(kind, b"%d" % field, b"", value))
+            kind, value, stamp = self._recognised(real, is_library=True)
+            self.add(Condition(kind, b"%d" % field, b"", value), stamp)
         for file in files[1:] if known else files:
             is_library = ".so" in os.path.basename(file)
-            kind, value = self._recognised(file, is_library=is_library)
+            kind, value, stamp = self._recognised(file, is_library=is_library)
             place, text = b"", file
             if beside and file.startswith(f"{folder}/"):
                 place, text = b"%d" % field, file.removeprefix(f"{folder}/")
-            self.add(Condition(kind, place, os.fsencode(text), value))
+            self.add(Condition(kind, place, os.fsencode(text), value), stamp)
             if is_library and os.path.dirname(file) in environ.get(LIBRARY_PATH, "").split(":"):
                 self.add_variables(Variables((LIBRARY_PATH,)), environ)
             elif is_library:
@@ -293,26 +296,21 @@ class _Found:
 
     def add_folders(self, files: Sequence[str]) -> None:
         """Where a compiler's own files are, in which no other file may appear that it would read, too."""
-        for folder in dict.fromkeys(map(os.path.dirname, files)) if self._strict else ():
-            self._add_folder(folder)
-
-    def _add_folder(self, folder: str) -> None:
-        stamp = _stamp(folder, _status(folder))
-        if not any(stamp[:8]):
-            raise UncoveredError(f"{folder} is too new, or not on a local disk")
-        self.add(Condition("L", b"", os.fsencode(folder), stamp))
+        for folder in dict.fromkeys(map(os.path.dirname, files)):
+            if (stamp := _stamp(folder, _status(folder))) != _NO_STAMP:
+                self.add(Condition("L", b"", os.fsencode(folder)), stamp)
 
     def _add_names(self, folder: str, names: str) -> None:
         """A directory whose names have this digest."""
-        if self._strict is None:
-            raise UncoveredError("it includes headers through a macro, which a layer does not follow")
-        self._add_folder(folder)  # whose stamp is taken before it is read
+        stamp = _stamp(folder, _status(folder))  # which is taken before it is read
         try:
             found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before
         except OSError as error:
             raise UncoveredError(f"{folder} cannot be listed any more ({error.strerror})") from None
         if digest(b"\0".join(found)) != names:
             raise UncoveredError(_CHANGED)
+        total = sum(map(xxhash.xxh64_intdigest, found)) % (1 << 64)
+        self.add(Condition("N", b"", os.fsencode(folder), _VALUE.pack(len(found), total)), stamp)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All disk accesses made to find the headers of a program."""
@@ -337,8 +335,8 @@ class _Found:
                 self._add_link(path, answer, place)
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
                 # A file read through '..' was looked at under another name than it was read by.
-                value = self._header(path, contents[path]) if path in contents else b""
-                self.add(Condition("F", place, text, value, self._number(path)))
+                value, stamp = _header(path, contents[path]) if path in contents else (b"", _NO_STAMP)
+                self.add(Condition("F", place, text, value, self._number(path)), stamp)
             elif answer.isdigit():  # a number alone is that of nothing
                 self.add(Condition("A", place, text))
             elif answer.startswith("folder"):
@@ -360,28 +358,14 @@ class _Found:
             (b"w", os.fsencode(path[len(self._cwd.rstrip("/")) + 1 :])) if own else (b"", os.fsencode(path))
         )
 
-    def _recognised(self, path: str, *, is_library: bool) -> tuple[str, bytes]:
-        """The kind of the condition for a file of a compiler, and its value."""
-        kind = "S" if is_library else "B"
-        if self._strict is None:
-            build_id = read_library(Path(path)).build_id if is_library else None
-            return ("I", bytes.fromhex(build_id)) if build_id else (kind, _value(path, spread=is_library))
+    def _recognised(self, path: str, *, is_library: bool) -> tuple[str, bytes, bytes]:
+        """The kind of the condition for a file of a compiler, its value and its stamp."""
         status = _status(path)
-        if is_young(status, self._strict.since_ns):
+        if self._since_ns < sys.maxsize and is_young(status, self._since_ns):
             raise UncoveredError(f"{path} is new")
-        stamp = _stamp(path, status)
-        return kind, stamp if any(stamp[:8]) else stamp + _sum(path, status.st_ino, status.st_ctime_ns)
-
-    def _header(self, path: str, content: str) -> bytes:
-        """The value of a header whose content has a digest."""
-        before = _status(path)
-        data = _read(path, content)
-        if self._strict is None:
-            parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
-            return _VALUE.pack(len(data), _NO_TIME, _total(parts))
-        return _stamp(path, before) + _sum_of(
-            data[at : at + _CHUNK] for at in range(0, len(data) or 1, _CHUNK)
-        )
+        if is_library and (build_id := read_library(Path(path)).build_id):
+            return "I", bytes.fromhex(build_id), _NO_STAMP
+        return "S" if is_library else "B", _value(path, spread=is_library), _stamp(path, status)
 
     def _number(self, path: str) -> bytes:
         status = _status(path)
@@ -427,41 +411,22 @@ def _status(path: str) -> os.stat_result:
         raise UncoveredError(f"{path} cannot be looked at any more ({error.strerror})") from None
 
 
-def _read(path: str, content: str) -> bytes:
-    """A header whose content has a digest."""
+def _header(path: str, content: str) -> tuple[bytes, bytes]:
+    """The value of a header whose content has a digest, and its stamp."""
+    stamp = _stamp(path, _status(path))
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise UncoveredError(f"{path} cannot be read any more ({error.strerror})") from None
     if digest(data) != content:
         raise UncoveredError(_CHANGED)
-    return data
+    parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
+    return _VALUE.pack(len(data), _total(parts)), stamp
 
 
 def _stamp(path: str, status: os.stat_result) -> bytes:
-    """The value that identifies the content of a file; where there is none, its size alone."""
-    if status.st_mtime_ns < 0 or not is_settled(path, status, time.time_ns()):
-        return _no_stamp(status)
-    return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _no_stamp(status: os.stat_result) -> bytes:
-    return _STAMP.pack(0, 0, status.st_size, 0, 0)
-
-
-@lru_cache(maxsize=64)
-def _sum(path: str, *_: int) -> bytes:
-    """The digest of a compiler's whole file; read once for each state of it."""
-    try:
-        with Path(path).open("rb") as file:
-            return _sum_of(iter(lambda: file.read(_CHUNK), b""))
-    except OSError as error:
-        raise UncoveredError(f"{path} cannot be read ({error.strerror})") from None
-
-
-def _sum_of(chunks: Iterable[bytes]) -> bytes:
-    sums = [xxhash.xxh3_128_digest(chunk) for chunk in chunks] or [xxhash.xxh3_128_digest(b"")]
-    return sums[0] if len(sums) == 1 else xxhash.xxh3_128_digest(b"".join(sums))
+    """The stamp that identifies the content of a file here; none where it does not."""
+    return _status_stamp(status) if is_settled(path, status, time.time_ns()) else _NO_STAMP
 
 
 @lru_cache(maxsize=1024)
@@ -480,7 +445,7 @@ def _value(path: str, *, spread: bool) -> bytes:
                 total = _total(iter(lambda: file.read(_CHUNK), b""))
     except OSError as error:
         raise UncoveredError(f"{path} cannot be read ({error.strerror})") from None
-    return _VALUE.pack(status.st_size, _NO_TIME, total)
+    return _VALUE.pack(status.st_size, total)
 
 
 def _total(parts: Iterable[bytes]) -> int:

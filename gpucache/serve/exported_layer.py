@@ -1,27 +1,30 @@
-"""The directory of a layer: the index, the libraries that read it, and the variables that load them.
+"""The directory of a layer: a root with entries and rows, and the libraries and variables to read it.
 
 It is meant to be copied to where it is used, so all users may read it and only its owner may write to it.
-Every file is replaced as a whole: programs that run go on with the version that they opened.
+Every file is replaced as a whole: programs that run go on with the version that they opened. The libraries
+travel in it, so that a layer is always read by the version that wrote it.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
+from gpucache.engine.stores import Stores
 from gpucache.errors import UsageError
 from gpucache.host import os_errors
 from gpucache.native.build import file_name
 from gpucache.native.locate import locate
 from gpucache.serve.environment import AUDIT, LAYERS, TUNABLES, with_room
-from gpucache.serve.index import Row, encode, merged, read_rows
 from gpucache.serve.wire import Kind
+from gpucache.store import layout
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.layout import ENVIRONMENT, LIBRARIES
 
-INDEX, LIBRARIES, ENVIRONMENT = "index", "lib", "gpucache.env"
-INDEX_VARIABLE = "GPUCACHE_LAYER_INDEX"
+VARIABLE = "GPUCACHE_LAYER"
 _FOLDER_MODE, _FILE_MODE, _LIBRARY_MODE = 0o755, 0o644, 0o755
 _NEEDED = {
     **dict.fromkeys((Kind.BUILD, Kind.PART, Kind.LINK), ("opencl_layer",)),
@@ -54,51 +57,20 @@ class Layer:
             status = self.folder.stat()
         except OSError as error:
             raise os_errors.unwritable(folder, error, "name another", "made a layer") from None
-        if names and INDEX not in names:
-            raise UsageError(f"{folder} contains other files; name a new directory for the layer")
+        if names and not {ENVIRONMENT, layout.VERSION_FOLDER} <= names:
+            old = "is a layer of an earlier gpucache" if ENVIRONMENT in names else "contains other files"
+            raise UsageError(f"{folder} {old}; name a new directory for the layer")
         if status.st_mode & 0o022:
             raise UsageError(
                 f"others may write to {folder}, so no program would trust it; run chmod go-w on it"
             )
         self.exists = bool(names)
         """Whether there is a layer already."""
-        read_rows(self.folder / INDEX)  # it is reported before the command runs if it is damaged
-
-    def add(self, kinds: Sequence[Kind], rows: Sequence[Row]) -> tuple[int, int]:
-        """Add answers; returns the index's number of answers, and its size. Raises CacheUnusableError."""
-        with self._writing(), ExitStack() as undo:
-            lib = self.folder / LIBRARIES
-            if not (self.folder / INDEX).exists():
-                undo.callback(shutil.rmtree, lib, ignore_errors=True)
-                undo.callback((self.folder / INDEX).unlink, missing_ok=True)
-            lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            lib.chmod(_FOLDER_MODE)
-            there = [library for kind in kinds for library in _NEEDED[kind]]
-            there += [
-                name for names in _NEEDED.values() for name in names if (lib / file_name(name)).is_file()
-            ]
-            for name in dict.fromkeys(there):
-                source = locate(name)
-                self._put(lib / source.name, source.read_bytes(), _LIBRARY_MODE)
-            all_rows = merged(rows, read_rows(self.folder / INDEX))
-            data = encode(all_rows)
-            self._put(self.folder / INDEX, data, _FILE_MODE)
-            variables = [f"{INDEX_VARIABLE}={self._place}/{INDEX}"]
-            variables += [
-                f"{variable}={self._place}/{LIBRARIES}/{file_name(name)}"
-                for name, variable in _LOADED.items()
-                if name in there
-            ]
-            if "nvrtc_audit" in there:
-                variables.append(f"{TUNABLES}={with_room('')}")
-            text = "".join(f"{line}\n" for line in variables)
-            self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
-            undo.pop_all()
-            return len(all_rows), len(data)
+        self.stores = Stores(user=DirectoryStore(self.folder, writable=True, shared=True))
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Alone among those that add; raises CacheUnusableError where something cannot be written."""
+    def writing(self) -> Iterator[None]:
+        """Be the only process that adds to it. Raises CacheUnusableError; a new layer is then removed."""
         import fcntl  # not above: other verbs look for layers on systems without it as well
 
         try:
@@ -108,8 +80,38 @@ class Layer:
                 yield
             finally:
                 os.close(descriptor)
+                for name in () if self.exists else (layout.VERSION_FOLDER, LIBRARIES):
+                    shutil.rmtree(self.folder / name, ignore_errors=True)
         except OSError as error:
             raise os_errors.unwritable(self.folder, error, "name another directory") from None
+
+    def finish(self, kinds: Iterable[Kind]) -> tuple[int, int]:
+        """Write the libraries for some kinds of questions, and the environment, below ``writing``.
+
+        Returns the number of answers, and the size of all entries and rows.
+        """
+        lib = self.folder / LIBRARIES
+        lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        lib.chmod(_FOLDER_MODE)
+        there = [library for kind in kinds for library in _NEEDED[kind]]
+        there += [name for names in _NEEDED.values() for name in names if (lib / file_name(name)).is_file()]
+        for name in dict.fromkeys(there):
+            source = locate(name)
+            self._put(lib / source.name, source.read_bytes(), _LIBRARY_MODE)
+        variables = [f"{VARIABLE}={self._place}"]
+        variables += [
+            f"{variable}={self._place}/{LIBRARIES}/{file_name(name)}"
+            for name, variable in _LOADED.items()
+            if name in there
+        ]
+        if "nvrtc_audit" in there:
+            variables.append(f"{TUNABLES}={with_room('')}")
+        text = "".join(f"{line}\n" for line in variables)
+        self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
+        self.exists = True
+        files = (self.folder / layout.VERSION_FOLDER).rglob("*")
+        rows = 0 if self.stores.user is None else len(self.stores.user.rows.names())
+        return rows, sum(file.stat().st_size for file in files if file.is_file())
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:
         """Put a file in the place of one that may be in use."""
@@ -123,8 +125,3 @@ class Layer:
             new.replace(file)
         finally:
             new.unlink(missing_ok=True)
-
-
-def is_layer(folder: Path) -> bool:
-    """Whether a directory contains the files that ``Layer`` writes."""
-    return (folder / INDEX).is_file() and (folder / ENVIRONMENT).is_file()

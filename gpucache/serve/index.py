@@ -1,55 +1,50 @@
-"""The index: questions that were answered, for libraries that answer them without a server.
+"""The index of a root: questions that were answered, for libraries that answer them without a server.
 
-A file, little-endian, replaced as a whole and never changed in place:
+Each question has its own file in a root's ``rows`` (``place_of``), little-endian, replaced as a whole and
+never changed in place:
 
 | offset | size | field |
 |---|---|---|
 | 0 | 8 | magic ``GPCINDEX`` |
-| 8 | 4 | version, 4 |
+| 8 | 4 | version, 5 |
 | 12 | 4 | number of rows |
 | 16 | 8 | size of the file |
 | 24 | 8 | zero |
-| 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record; sorted |
+| 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record |
 | | | records: XXH64 of the rest, then fields as ``wire`` has them |
 
-A record's fields are a title for people; a note, which is counted with a hit; the number of holes, of each
-the field of the question that it is in, its place and size there, and its places in the answer; the number of
-fields of the question, and these; the number of conditions, and five fields of each (``conditions``); the
-number of references, of each the field of the answer that is empty and gets the payload of an entry, and that
-entry: its key, the checksum of its description, when it was made; then the fields of the answer. A hole is a
-part that a program makes up for each run. ``native/index.c`` is the other reader, and compares a question
-byte for byte.
+A record's fields are a title for people; a note, which is counted with a hit; stamps of this machine's files
+(``conditions``), which are read in the user's own root alone; the number of holes, of each the field of the
+question that it is in, its place and size there, and its places in the answer; the number of fields of the
+question, and these; the number of conditions, and five fields of each; the number of references, of each the
+field of the answer that is empty and gets the payload of an entry, and that entry: its key, the checksum of
+its description, when it was made; then the fields of the answer. A hole is a part that a program makes up for
+each run. ``native/index.c`` is the other reader, and compares a question byte for byte.
 
-An exported layer has one such file, whose answers are whole. In a root each question has its own file
-(``place_of``), whose answers refer to entries: in ``rows`` under conditions that mean the same on every
-machine, in ``index`` with the stamps of this one.
+Until version 4 a root had other files in ``index``, for its machine alone, and a layer one file with all
+answers. Versions ignore each other's files, and a hit by key writes the row anew.
 """
 
 import os
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
-from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey
-from gpucache.serve.wire import FRAME_BYTES_CAP, Kind, number
+from gpucache.serve.wire import Kind, number
 
-INDEX_BYTES_CAP = 1 << 30
-"""The largest size of an index."""
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
-_MAGIC, _VERSION = b"GPCINDEX", 4
+_MAGIC, _VERSION = b"GPCINDEX", 5
 _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
-_ROWS_CAP = 1 << 20
+_ROWS_CAP = 64
 _TAIL = 80
 """The bytes at the end of a longer source that are in no digest, as a program may make them up."""
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
@@ -100,6 +95,7 @@ class Answered:
     holes: tuple[Hole, ...] = ()
     references: tuple[Reference, ...] = ()
     note: bytes = b""
+    stamps: bytes = b""
 
 
 class Row(NamedTuple):
@@ -143,7 +139,7 @@ def row_of(answered: Answered) -> Row:
             field = field[: len(field) - _TAIL] if len(field) > _TAIL else field
             of_source = _digest(field, kind)
         total = _digest(field, total)
-    fields = [os.fsencode(answered.title), answered.note, number(len(answered.holes))]
+    fields = [os.fsencode(answered.title), answered.note, answered.stamps, number(len(answered.holes))]
     for hole in answered.holes:
         places = b"".join(map(_LENGTH.pack, hole.places))
         fields += (number(hole.field), number(hole.at), number(hole.size), places)
@@ -158,27 +154,8 @@ def row_of(answered: Answered) -> Row:
     return Row(of_source, total, _SUM.pack(_digest(body)) + body)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The content of an index; empty if it does not exist. Raises CacheUnusableError if it is damaged."""
-    try:
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a FIFO would wait for its other end
-        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise CacheUnusableError(f"{path} is not a regular file; remove it and export anew")
-            if os.fstat(file.fileno()).st_size > INDEX_BYTES_CAP:
-                raise CacheUnusableError(f"{path} is larger than an index can be; remove it and export anew")
-            data = file.read(INDEX_BYTES_CAP)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); fix its permissions") from None
-    if (rows := rows_of(data)) is not None:
-        return rows
-    raise CacheUnusableError(f"{path} is damaged or has another version; remove it and export again")
-
-
 def rows_of(data: bytes) -> list[Row] | None:
-    """The rows of an index; None if these bytes are not an index."""
+    """The rows of a question's file; None if these bytes are none of this version."""
     with suppress(struct.error, ValueError):
         return list(_rows(data))
     return None
@@ -203,23 +180,17 @@ def _rows(data: bytes) -> Iterator[Row]:
 
 
 def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
-    """The rows of two indexes: of the same question under the same conditions the new one."""
-    kept: dict[tuple[int, int], dict[bytes, Row]] = {}
+    """The rows of a question, the latest first: of the same conditions the new one."""
+    kept: dict[bytes, Row] = {}
     for row in (*new, *old):
-        of_question = kept.setdefault(row[:2], {})
-        if len(of_question) < CANDIDATES_CAP:
-            of_question.setdefault(_question(row.record), row)
-    return [row for key in sorted(kept) for row in kept[key].values()]
+        kept.setdefault(_question(row.record), row)
+    return list(kept.values())[:CANDIDATES_CAP]
 
 
 def encode(rows: Sequence[Row]) -> bytes:
-    """The bytes of an index; raises CacheUnusableError where it would be too large."""
+    """The bytes of a question's file."""
     begin = _HEADER.size + len(rows) * _ROW.size
     size = begin + sum(len(row.record) for row in rows)
-    if size > INDEX_BYTES_CAP or len(rows) > _ROWS_CAP:
-        raise CacheUnusableError(
-            f"an index contains at most {INDEX_BYTES_CAP >> 30} GiB; export one directory per service"
-        )
     parts = [_HEADER.pack(_MAGIC, _VERSION, len(rows), size)]
     for row in rows:
         parts.append(_ROW.pack(*row[:2], begin, len(row.record)))
@@ -227,15 +198,10 @@ def encode(rows: Sequence[Row]) -> bytes:
     return b"".join((*parts, *(row.record for row in rows)))
 
 
-def fits(row: Row) -> bool:
-    """Whether a record is not larger than a library reads."""
-    return len(row.record) <= FRAME_BYTES_CAP
-
-
 def question_of(row: Row) -> tuple[bytes, ...]:
     """The fields of a question, empty where they are not compared."""
     fields = _Cursor(row.record, _SUM.size)
-    fields.skip(2)
+    fields.skip(3)
     fields.skip(4 * fields.number())
     return tuple(fields.take() for _ in range(fields.number()))
 
@@ -243,7 +209,7 @@ def question_of(row: Row) -> tuple[bytes, ...]:
 def _question(record: bytes) -> bytes:
     """A record up to its answer: the question that it answers."""
     fields = _Cursor(record, _SUM.size)
-    fields.skip(2)
+    fields.skip(3)
     begin = fields.at
     for _ in range(fields.number()):
         fields.skip(4)

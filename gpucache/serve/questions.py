@@ -2,7 +2,7 @@
 
 A command runs as under ``gpucache run``, and all its requests are noted. After its end each question is
 looked up once more: misses that were stored meanwhile are found, and files are in their final state. Owns the
-way from a question to its answer; ``index`` owns the file, ``conditions`` what an answer depends on.
+way from a question to its row; ``index`` owns the file, ``conditions`` what an answer depends on.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,16 @@ from threading import Lock
 from typing import Any
 
 from gpucache.answers.layer import Layered, LayerResult
+from gpucache.answers.lookup import Hit
 from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
+from gpucache.model import Entry
 from gpucache.serve.answering import Rows, answered
 from gpucache.serve.conditions import UncoveredError
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import Row, fits, row_of
+from gpucache.serve.index import row_of
 from gpucache.serve.nvrtc import NVRTC
 from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part
 from gpucache.serve.server import Handler, Handlers, Reply
@@ -55,12 +57,16 @@ class Questions:
             for kind, handler in handlers.items()
         }
 
-    def answers(self) -> Iterator[tuple[Kind, Layered | None, Row | None]]:
-        """The outcome of each question, with its record if it has one; a part has a record alone."""
+    def export(self, into: Stores) -> Iterator[tuple[Kind, Layered | None]]:
+        """Put the entries and rows of all questions into a root, and return the outcome of each.
+
+        A part has a row alone, and no outcome. Raises OSError, CacheUnusableError.
+        """
         if any(kind is not Kind.COMPILE for kind, _ in self._asked):
             self._devices.begin()
+        both = into._replace(systems=tuple(self._stores.on_disk()))
         for (kind, question), asked in self._asked.items():
-            yield kind, *self._answer(self._compilers[kind], question, asked)
+            yield kind, self._export(self._compilers[kind], question, asked, both)
 
     def keep_rows(self) -> None:
         """Have the user's root answer every question that is a hit, wherever it will be used."""
@@ -91,30 +97,38 @@ class Questions:
                 return
             self._asked[kind, question] = asked or self._compilers[kind].read(Fields(question))
 
-    def _answer(
-        self, compiler: Compiler[Any], question: Question, asked: Asked
-    ) -> tuple[Layered | None, Row | None]:
+    def _export(
+        self, compiler: Compiler[Any], question: Question, asked: Asked, both: Stores
+    ) -> Layered | None:
+        rows = Rows(both)
         left = Layered(asked.name, "", LayerResult.LEFT)
         if asked.is_ours:
-            return replace(left, reason="a program of gpucache.cuda looks into the cache by itself"), None
+            return replace(left, reason="a program of gpucache.cuda looks into the cache by itself")
         try:
             prepared = compiler.prepare(asked, self._stores)
             left = replace(left, program=prepared[0].request.program.name, target=targets_of(prepared))
             if compiler.ask is Kind.PART:
-                keys = keys_of_part(prepared)
-                mark = self._links.mark(prepared).encode()
-                return None, row_of(answered(compiler, question, asked, prepared, keys, (b"", mark)))
+                keys, mark = keys_of_part(prepared), self._links.mark(prepared).encode()
+                rows.put(row_of(answered(compiler, question, asked, prepared, keys, (b"", mark))))
+                return None
             parts = compiler.find(self._stores, asked, prepared)
             for one, part in zip(prepared, parts, strict=True):
                 if isinstance(part, NoEntry):
                     miss = explain(self._stores, one, part)
-                    return replace(left, reason=f"{miss.verdict}: {miss.detail}"), None
-            hits = hits_of(parts)
-            given = compiler.fields(self._stores, asked, prepared, hits)
-            keys = [hit.key for hit in hits]
-            row = row_of(answered(compiler, question, asked, prepared, keys, given))
+                    return replace(left, reason=f"{miss.verdict}: {miss.detail}")
+            for hit in hits_of(parts):
+                _copy(hit, both)
+            why = rows.keep(compiler, question, asked, prepared, hits_of(parts))
         except (GpucacheError, UncoveredError) as error:
-            return replace(left, reason=str(error)), None
-        if not fits(row):
-            return replace(left, reason="it is larger than an index keeps"), None
-        return replace(left, result=LayerResult.EXPORTED), row
+            why = str(error)
+        return replace(left, reason=why) if why else replace(left, result=LayerResult.EXPORTED)
+
+
+def _copy(hit: Hit, both: Stores) -> None:
+    """Put the entry of a hit, which some store has, into the first one."""
+    for store in both.on_disk():
+        sealed, detail = store.seal(hit.key), store.detail(hit.key)
+        if sealed is not None and sealed[1] == hit.head and detail is not None:
+            if store is not both.user and both.user is not None:
+                both.user.publish(Entry(hit.key, hit.head, detail, hit.payload))
+            return

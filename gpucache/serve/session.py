@@ -402,7 +402,8 @@ class Session(ABC, Generic[A]):
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
         """Have the index answer the next time."""
-        self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
+        if self.stores.keeps:
+            self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
 
     def keep_found(self, one: Build[A]) -> None:
         """The same for a build that has just been stored: to read it back is not a use."""
@@ -413,9 +414,8 @@ class Session(ABC, Generic[A]):
     def rows(self) -> "Rows":
         """The index of the user's root."""
         from gpucache.serve.answering import Rows
-        from gpucache.serve.conditions import Strict
 
-        return Rows(self.stores, Strict(self._since_ns))
+        return Rows(self.stores, self._since_ns)
 
     def _begin(self, one: Build[A]) -> bytes:
         """The token of a build with more to come, or of a hit; empty for any other, which is then done."""

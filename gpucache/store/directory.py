@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 _ANSWERS = 1 << 13
 """How many answers of each kind a snapshot keeps."""
-_INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
+_ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
+_SHARED_ROWS = _ROWS._replace(files=1 << 16, total_bytes=1 << 30)
 
 
 class DirectoryStore(EntryReader):
@@ -70,10 +71,8 @@ class DirectoryStore(EntryReader):
         super().__init__(root, writable=writable, shared=shared)
         self.history = History(self._root)
         self.missed = Missed(self._root)
-        self.index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
-        """Answers for this machine alone."""
-        self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _INDEX_BOUNDS)
-        """Answers for every machine that has the same files, in whatever place this root comes to be."""
+        self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _SHARED_ROWS if shared else _ROWS)
+        """Answers to questions of programs, wherever this root comes to be."""
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
 

@@ -6,7 +6,7 @@
     <root>/v1/removed.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
-    <root>/v1/index/<16 hex>.idx  v1/rows/<16 hex>.row
+    <root>/v1/rows/<16 hex>.row (and v1/index/<16 hex>.idx, which older gpucaches write)
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
 Another format version has its own directory next to ``v1``, and is left alone.
@@ -19,6 +19,8 @@ from gpucache.model import CacheKey
 from gpucache.store.tag import TAG_NAME
 
 VERSION_FOLDER = "v1"
+LIBRARIES, ENVIRONMENT = "lib", "gpucache.env"
+"""Next to it in a layer: a root that programs read by themselves."""
 ENTRIES = (VERSION_FOLDER, "entries")
 PROGRAMS = (VERSION_FOLDER, "programs")
 TMP = (VERSION_FOLDER, "tmp")
@@ -85,7 +87,7 @@ def fits(folder: str, name: str) -> bool:
 
 def is_in_root(name: str) -> bool:
     """Whether some version of gpucache uses this name directly in its root."""
-    return name == TAG_NAME or re.fullmatch(_VERSION, name) is not None
+    return name in (TAG_NAME, LIBRARIES, ENVIRONMENT) or re.fullmatch(_VERSION, name) is not None
 
 
 def is_beside(place: tuple[str, ...], name: str) -> bool:

@@ -276,7 +276,7 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     """FILES names every directory and file that is below a root."""
     kept = (
         layout.ENTRIES,
-        layout.INDEX,
+        layout.ROWS,
         layout.PROGRAMS,
         layout.JOURNAL,
         layout.MISSED,

@@ -1,5 +1,5 @@
-/* Asks the index of a layer, or that of roots. A line of input is a mode, the path of a file with a question, and
-   perhaps that of an index or the roots, with tabs between them. The first byte of a question is its kind; its fields follow, each a length of four
+/* Asks the rows of a layer, or of roots. A line of input is a mode, the path of a file with a question, and
+   perhaps that of a layer or the roots, with tabs between them. The first byte of a question is its kind; its fields follow, each a length of four
    bytes and as many bytes. Says "none" or the fields of the answer in hexadecimal. Each line is asked in a process
    of its own. */
 #define _GNU_SOURCE
@@ -61,7 +61,7 @@ int main(void) {
             struct wire_reply reply;
             pthread_t threads[4];
             char *path = strtok(line + 2, "\t"), *index = strtok(NULL, "\t");
-            if (index) setenv(getenv("GPUCACHE_RUN_SOCKET") ? "GPUCACHE_RUN_ROOTS" : "GPUCACHE_LAYER_INDEX", index, 1);
+            if (index) setenv(getenv("GPUCACHE_RUN_SOCKET") ? "GPUCACHE_RUN_ROOTS" : "GPUCACHE_LAYER", index, 1);
             wire_begin();
             load(path);
             if (*line == 'c')

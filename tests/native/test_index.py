@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from gpucache.serve.index import Answered, Condition, Hole, encode, is_compared, merged, row_of
+from gpucache.serve.index import Answered, Condition, Hole, Row, encode, is_compared, merged, place_of, row_of
 from gpucache.serve.wire import Kind
 from tests.patience import PATIENCE_S, tick
 from tests.unprivileged import needs_root
@@ -26,21 +26,36 @@ _LIES = 700
 
 
 class Layer:
-    """A directory with an index, and a program that reads it."""
+    """A root with rows, and a program that reads it."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
         self.folder = folder
-        self.file = folder / "index"
         self.told = ""
 
-    def export(self, *answered: Answered) -> None:
-        self.write(encode(merged(map(row_of, answered), [])))
+    @property
+    def rows(self) -> Path:
+        return self.folder / "v1" / "rows"
 
-    def write(self, data: bytes) -> None:
-        self.file.unlink(missing_ok=True)
-        self.file.write_bytes(data)
-        self.file.chmod(0o644)
+    @property
+    def file(self) -> Path:
+        """The file of the only question."""
+        (found,) = self.rows.iterdir()
+        return found
+
+    def export(self, *answered: Answered) -> None:
+        places: dict[str, list[Row]] = {}
+        for row in map(row_of, answered):
+            places.setdefault(place_of(row), []).append(row)
+        for place, rows in places.items():
+            self.write(place, encode(merged(rows, [])))
+
+    def write(self, place: str, data: bytes) -> None:
+        self.rows.mkdir(mode=0o755, parents=True, exist_ok=True)
+        file = self.rows / f"{place}.row"
+        file.unlink(missing_ok=True)
+        file.write_bytes(data)
+        file.chmod(0o644)
 
     def ask(self, question: Answered, mode: str = "-", cwd: Path | None = None, **variables: str) -> bytes:
         """The result of one question."""
@@ -65,7 +80,7 @@ class Layer:
         done = subprocess.run(
             [self._program],
             input="".join(lines).encode(),
-            env={"GPUCACHE_LAYER_INDEX": str(self.file), "GPUCACHE_LAYER_TELL": "1", **variables},
+            env={"GPUCACHE_LAYER": str(self.folder), "GPUCACHE_LAYER_TELL": "1", **variables},
             capture_output=True,
             check=False,
             timeout=PATIENCE_S,
@@ -121,8 +136,8 @@ def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
     layer.ask_all([one, _build(source=b"other"), _with(one, 10, b"GPU")])
     assert layer.told.splitlines() == [
         "gpucache: hit: a for cpu",
-        "gpucache: miss: a source of 5 bytes: its source is not in the index",
-        "gpucache: miss: a: device name: now 'GPU', exported 'device'",
+        "gpucache: miss: a source of 5 bytes: its source is not in the layer",
+        "gpucache: miss: a: device name: now 'GPU', stored 'device'",
     ]
     layer.ask_all([one, _build(source=b"other")], GPUCACHE_LAYER_TELL="0")
     assert layer.told == ""
@@ -141,10 +156,13 @@ def test_a_miss_is_told_by_the_name_of_its_source(layer: Layer) -> None:
     ]  # fmt: skip
 
 
-def test_an_index_that_cannot_be_read_is_told_in_words(layer: Layer) -> None:
-    """Not by a number."""
-    layer.ask_all([_build()])
-    assert "index cannot be read (No such file or directory)" in layer.told
+def test_a_layer_that_is_not_there_is_named(layer: Layer) -> None:
+    """Its program compiles as without it."""
+    layer.folder.rename(layer.folder.with_name("elsewhere"))
+    layer.folder = layer.folder.with_name("elsewhere")
+    gone = layer.folder.with_name("layer")
+    assert layer.ask(_build(), GPUCACHE_LAYER=str(gone)) == _NONE
+    assert f"{gone} cannot be read, or is not this user's or root's alone" in layer.told
 
 
 @pytest.mark.parametrize("answered", [_build(), _compile()])
@@ -182,14 +200,12 @@ def test_a_mark_against_caches_is_no_part_of_a_question(layer: Layer) -> None:
 
 
 def _value(path: Path) -> bytes:
-    """Size, time and content of a file as a condition has them."""
-    status = path.stat()
+    """Size and content of a file as a condition has them."""
     data = path.read_bytes()
     size = len(data)
     if size > 1 << 20:
         data = b"".join(data[(at := (size - 4096) * n // 255) : at + 4096] for n in range(256))
-    digest = xxhash.xxh64_intdigest(data) if data else 0
-    return struct.pack("<QQQ", size, status.st_mtime_ns, digest)
+    return struct.pack("<QQ", size, xxhash.xxh64_intdigest(data) if data else 0)
 
 
 def _changed(path: Path) -> None:
@@ -301,15 +317,15 @@ def test_an_answer_holds_while_files_are_as_they_were(
 @pytest.mark.parametrize("kind", ["F", "S", "B"])
 @pytest.mark.parametrize("size", [10, (3 << 20) + 5])
 def test_a_file_that_was_only_touched_is_the_same(layer: Layer, tmp_path: Path, size: int, kind: str) -> None:
-    """If its time differs its content is read: of a large library a part, of other files everything."""
+    """Its content is read: of a large library a part, of other files everything."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(256)) * (size // 256) + b"." * (size % 256))
-    size, time_ns, digest = struct.unpack("<QQQ", _value(path))
+    size, digest = struct.unpack("<QQ", _value(path))
     if kind != "S":
         digest = 0
         for part in _parts(path.read_bytes(), 1 << 20):
             digest = xxhash.xxh64_intdigest(part, digest)
-    answered = _build(Condition(kind, b"", bytes(path), struct.pack("<QQQ", size, time_ns, digest)))
+    answered = _build(Condition(kind, b"", bytes(path), struct.pack("<QQ", size, digest)))
     layer.export(answered)
     os.utime(path, (1, 1))
     assert layer.ask(answered) == _said(answered), layer.told
@@ -386,7 +402,7 @@ def test_one_question_may_have_answers_under_other_conditions(layer: Layer) -> N
     newer = replace(new, answer=(b"", b"newer", b""))
     rows = merged([row_of(new)], [row_of(old)])
     rows = merged([row_of(newer)], rows)
-    layer.write(encode(rows))
+    layer.write(place_of(rows[0]), encode(rows))
     assert len(rows) == 2
     assert layer.ask_all([_build(), _build(cwd=b"/tmp")]) == [_said(newer), _said(old)]
 
@@ -401,35 +417,36 @@ def test_a_server_is_asked_before_an_index(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("who", ["file", "folder", pytest.param("another user", marks=needs_root)])
-def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) -> None:
-    """An index in a directory that others may write, or another user's, is ignored too."""
+def test_a_layer_that_others_may_write_is_not_believed(layer: Layer, who: str) -> None:
+    """A row in a directory that others may write, or another user's, is ignored too."""
     one = _build()
     layer.export(one)
     if who == "another user":
-        os.chown(layer.file, 65534, 65534)
+        os.chown(layer.folder, 65534, 65534)
     else:
         (layer.file if who == "file" else layer.folder).chmod(0o777)
     assert layer.ask(one) == _NONE
-    assert "is not this user's or root's alone" in layer.told
+    assert who == "file" or "is not this user's or root's alone" in layer.told
 
 
 @pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe", "empty"])
-def test_what_is_no_index_answers_nothing(layer: Layer, kind: str) -> None:
+def test_what_is_no_row_answers_nothing(layer: Layer, kind: str) -> None:
     """A link, a directory, a pipe or an empty file in its place does not block."""
     one = _build()
     layer.export(one)
-    kept = layer.file.rename(layer.folder / "kept")
+    file = layer.file
+    kept = file.rename(layer.folder / "kept")
     match kind:
         case "link":
-            layer.file.symlink_to(kept)
+            file.symlink_to(kept)
         case "folder":
-            layer.file.mkdir()
+            file.mkdir()
         case "pipe":
-            os.mkfifo(layer.file)
+            os.mkfifo(file)
         case "empty":
-            layer.file.touch()
+            file.touch()
     assert layer.ask(one) == _NONE
-    assert "the index " in layer.told
+    assert ("is damaged" if kind == "empty" else "its source is not in the layer") in layer.told
 
 
 def _lie(draw: random.Random, data: bytes) -> bytes:
@@ -465,17 +482,19 @@ def _strange(draw: random.Random, one: Condition) -> Condition:
     """A condition with parts of its own kind or of others."""
     pool = (b"", b"/", b"0", b"4", b"99", b"w", b"s", b"*\0", b"a", b"?" * 40 + b"\0", b"/" * 5000, b"\0\0")
     parts = [draw.choice(pool) if draw.random() < 0.4 else part for part in one[1:]]
-    return Condition(draw.choice("FSBADROEPCWZ") if draw.random() < 0.3 else one.kind, *parts)
+    return Condition(draw.choice("FSBADRNLOEPCWZ") if draw.random() < 0.3 else one.kind, *parts)
 
 
 @pytest.mark.slow
-def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> None:
+def test_a_layer_full_of_lies_harms_nobody(layer: Layer, index_program: Path, tmp_path: Path) -> None:
     """Whatever its content, the program goes on; nothing is read or written out of bounds."""
     draw = random.Random(16)
-    path = tmp_path / "file"
+    path, place = tmp_path / "file", tmp_path / "place"
+    place.mkdir()
     path.write_bytes(b"some bytes")
     conditions = (
         *(Condition(kind, b"", bytes(path), _value(path), b"1") for kind in "FSB"),
+        Condition("N", b"", bytes(place), struct.pack("<QQ", 0, 0)),
         Condition("D", b"", bytes(tmp_path), b"", b"2"),
         Condition("R", b"", bytes(path), bytes(path)),
         Condition("A", b"6", b"absent"),
@@ -493,9 +512,10 @@ def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> Non
         draw.shuffle(own)
         answered = replace(plain, conditions=tuple(own), holes=(hole,) if draw.random() < 0.2 else ())
         lied = draw.random() < 0.7
-        indexes.append(layer.folder / f"index-{number}")
-        indexes[-1].write_bytes(_lying(draw, answered) if lied else encode([row_of(answered)]))
-        indexes[-1].chmod(0o644)
+        here = Layer(index_program, tmp_path / f"layer-{number}")
+        data = _lying(draw, answered) if lied else encode([row_of(answered)])
+        here.write(place_of(row_of(answered)), data)
+        indexes.append(here.folder)
     said = layer.ask_all([plain] * _LIES, indexes=indexes)
     assert len(said) == _LIES
     assert {_NONE, _said(plain)} <= set(said)
@@ -531,7 +551,7 @@ def test_a_file_that_changed_since_a_process_loaded_its_compiler_may_have_been_r
     layer.export(one)
     assert layer.ask(one) == _said(one)
     os.mkfifo(pipe)
-    environ = {"GPUCACHE_LAYER_INDEX": str(layer.file)}
+    environ = {"GPUCACHE_LAYER": str(layer.folder)}
     with subprocess.Popen([index_program], stdin=-1, stdout=-1, env=environ) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(f"-\t{pipe}\n".encode())

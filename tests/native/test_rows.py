@@ -21,9 +21,10 @@ import pytest
 import xxhash
 
 from gpucache.backends.installation import read_library
+from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
-from gpucache.serve.conditions import _stamp, _sum_of
+from gpucache.serve.conditions import _header, _status_stamp
 from gpucache.serve.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
 from gpucache.serve.wire import Kind
 from gpucache.store.directory import DirectoryStore
@@ -77,12 +78,11 @@ class Root:
         whole = replace(_build(*conditions, **fields), answer=(b"", b"", b"log"))
         return replace(whole, references=(reference,), note=b"7\tkey\tcpu\ta")
 
-    def keep(self, answered: Answered, *, anywhere: bool = False) -> Path:
-        """Write its row, for this machine alone or for every one; its file."""
+    def keep(self, answered: Answered) -> Path:
+        """Write its row; its file."""
         row = row_of(answered)
-        folder, name = (self.store.rows, "rows") if anywhere else (self.store.index, "index")
-        folder.put(place_of(row), encode([row]))
-        return self.path / "v1" / name / f"{place_of(row)}.{'row' if anywhere else 'idx'}"
+        self.store.rows.put(place_of(row), encode([row]))
+        return self.path / "v1" / "rows" / f"{place_of(row)}.row"
 
     def ask(self, question: Answered, *others: Path, may_write: bool = True) -> list[bytes] | None:
         """The fields of a hit; None of a miss."""
@@ -146,16 +146,15 @@ def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: P
 
 
 def test_rows_of_all_roots_answer_in_order(root: Root, answer: Path, tmp_path: Path) -> None:
-    """The user's own root comes first; rows for one machine alone are read in no other."""
+    """The user's own root comes first."""
     system, second = Root(tmp_path / "system", answer), Root(tmp_path / "second", answer)
     one = system.answered()
-    system.keep(one)
-    assert root.ask(one, system.path) is None
-    second.keep(replace(one, answer=(b"", b"", b"second")), anywhere=True)
+    assert root.ask(one, system.path, second.path) is None
+    second.keep(replace(one, answer=(b"", b"", b"second")))
     assert root.ask(one, system.path, second.path) == [b"", _PAYLOAD, b"second"]
-    system.keep(one, anywhere=True)
+    system.keep(one)
     assert root.ask(one, system.path, second.path) == _HIT
-    root.keep(replace(root.answered(), answer=(b"", b"", b"own")), anywhere=True)
+    root.keep(replace(root.answered(), answer=(b"", b"", b"own")))
     assert root.ask(one, system.path, second.path) == [b"", _PAYLOAD, b"own"]
     shutil.rmtree(root.path)
     assert root.ask(one, system.path) == _HIT
@@ -167,7 +166,7 @@ def test_a_row_of_a_root_that_others_may_write_is_not_believed(
     """Neither in a system root nor in the file itself."""
     system = Root(tmp_path / "system", answer)
     one = system.answered()
-    row = system.keep(one, anywhere=True)
+    row = system.keep(one)
     for path in (system.path, row):
         mode = path.stat().st_mode
         path.chmod(0o777)
@@ -182,7 +181,7 @@ def test_a_library_counts_by_its_build_id(root: Root, tmp_path: Path) -> None:
     build_id = read_library(library).build_id
     assert build_id
     one = root.answered(Condition("I", b"", bytes(library), bytes.fromhex(build_id)))
-    root.keep(one, anywhere=True)
+    root.keep(one)
     with library.open("ab") as stream:
         stream.write(b"signed")
     assert root.ask(one) == _HIT
@@ -193,7 +192,7 @@ def test_a_library_counts_by_its_build_id(root: Root, tmp_path: Path) -> None:
     assert root.ask(one) is None
     library.write_bytes(b"\0" * len(data))
     assert root.ask(one) is None
-    root.keep(root.answered(Condition("I", b"", bytes(library), b"")), anywhere=True)
+    root.keep(root.answered(Condition("I", b"", bytes(library), b"")))
     assert root.ask(one) is None
 
 
@@ -249,7 +248,7 @@ def test_a_damaged_row_is_a_miss_or_right(root: Root) -> None:
         said = root.ask(one)
         assert said in (None, _HIT), at
         hits += said is not None
-    assert hits <= 8  # the bytes of the header that mean nothing
+    assert hits <= 16  # the bytes of the header that mean nothing, and the digest of the source
     for size in range(0, len(sound), 7):
         file.write_bytes(sound[:size])
         assert root.ask(one) is None, size
@@ -286,7 +285,7 @@ def test_what_is_not_this_users_alone_is_not_believed(
     assert root.ask(one) is None
 
 
-@pytest.mark.parametrize("what", ["v1", "v1/index", "v1/entries", "row", "entry"])
+@pytest.mark.parametrize("what", ["v1", "v1/rows", "v1/entries", "row", "entry"])
 def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> None:
     """Neither a directory nor a file may be a link."""
     one = root.answered()
@@ -320,12 +319,6 @@ def test_a_hit_sets_the_last_use_as_the_store_does(
     assert (file.stat().st_mtime_ns != used_ns) is set_
 
 
-def _stamped(status: os.stat_result) -> bytes:
-    """The stamp of a file that is not young."""
-    times = status.st_mtime_ns, status.st_ctime_ns
-    return struct.pack("<5Q", status.st_dev, status.st_ino, status.st_size, *times)
-
-
 def _replaced(path: Path) -> None:
     twin = path.with_name("twin")
     shutil.copy2(path, twin)
@@ -340,55 +333,81 @@ def _nothing(path: Path) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("kind", ["F", "B"])
 @pytest.mark.parametrize("size", [10, (2 << 20) + 5])
 @pytest.mark.parametrize(
-    ("change", "by_content", "by_stamp"),
-    [
-        (_nothing, True, True),
-        (_touched, True, False),
-        (_changed, False, False),
-        (_replaced, True, False),
-        (_grown, False, False),
-    ],
+    ("change", "same"),
+    [(_nothing, True), (_touched, True), (_changed, False), (_replaced, True), (_grown, False)],
 )
-def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
-    root: Root,
-    tmp_path: Path,
-    old: bool,
-    size: int,
-    change: Callable[[Path], None],
-    by_content: bool,
-    by_stamp: bool,
+def test_a_file_that_has_not_its_stamp_counts_by_its_content(
+    root: Root, tmp_path: Path, kind: str, size: int, change: Callable[[Path], None], same: bool
 ) -> None:
-    """A header is compared by either, a compiler's file by its stamp alone; a young file has no stamp."""
+    """With a stamp that is no longer true, or none, the content decides."""
     path = tmp_path / "file"
     path.write_bytes(random.Random(size).randbytes(size))
-    data = path.read_bytes()
-    sum_ = _sum_of(data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
-    young = _stamp(str(path), path.stat())
-    assert not any(young[:16])
-    status = path.stat()
-    whole = _stamped(status)
-    header = root.answered(Condition("F", b"", bytes(path), (whole if old else young) + sum_))
-    library = root.answered(Condition("S", b"", bytes(path), whole), options=b"-O2")
-    root.keep(header), root.keep(library)
+    stamps = _status_stamp(path.stat()), bytes(8), b""
+    value, _ = _header(str(path), digest(path.read_bytes()))
+    asked = [
+        replace(root.answered(Condition(kind, b"", bytes(path), value), options=b"-D=%d" % at), stamps=stamp)
+        for at, stamp in enumerate(stamps)
+    ]
+    for one in asked:
+        root.keep(one)
     tick(tmp_path)
     change(path)
-    assert (root.ask(header) == _HIT) is by_content
-    assert (root.ask(library) == _HIT) is by_stamp
+    assert [root.ask(one) == _HIT for one in asked] == [same] * 3
 
 
-def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, tmp_path: Path) -> None:
-    """Their directory's stamp shows it."""
+@pytest.mark.parametrize(("kind", "value"), [("B", bytes(16)), ("N", bytes(16)), ("F", b"\1" * 16)])
+def test_a_stamp_stands_for_a_content_in_the_users_own_root_alone(
+    root: Root, answer: Path, tmp_path: Path, kind: str, value: bytes
+) -> None:
+    """Nothing is read then, here of what has another content; in an image or a layer it means nothing."""
+    path = tmp_path / "place"
+    (path / "inner").mkdir(parents=True) if kind == "N" else path.write_bytes(b"bytes")
+    stamped = _status_stamp(path.stat())
+    one = replace(root.answered(Condition(kind, b"", bytes(path), value)), stamps=stamped)
+    root.keep(one)
+    assert root.ask(one) == _HIT
+    other = Root(tmp_path / "other", answer)
+    assert other.ask(one, root.path) is None
+    tick(tmp_path)
+    os.utime(path)
+    assert root.ask(one) is None
+
+
+def test_names_of_a_directory_are_compared_in_any_order(root: Root, tmp_path: Path) -> None:
+    """One more, one fewer or another one is a miss; what the files contain has conditions of its own."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    one = root.answered(Condition("L", b"", bytes(folder), _stamped(folder.stat())))
+    for name in ("b.h", "a.h"):
+        (folder / name).touch()
+    total = sum(map(xxhash.xxh64_intdigest, (b"a.h", b"b.h"))) % (1 << 64)
+    one = root.answered(Condition("N", b"", bytes(folder), struct.pack("<QQ", 2, total)))
+    root.keep(one)
+    assert root.ask(one) == _HIT
+    (folder / "a.h").write_text("other")
+    assert root.ask(one) == _HIT
+    (folder / "a.h").rename(folder / "c.h")
+    assert root.ask(one) is None
+    (folder / "a.h").touch()
+    assert root.ask(one) is None
+    (folder / "c.h").unlink()
+    assert root.ask(one) == _HIT
+
+
+def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, answer: Path, tmp_path: Path) -> None:
+    """Their directory's stamp shows it; in an image, where stamps mean nothing, nothing does."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    one = root.answered(Condition("L", b"", bytes(folder)))
+    one = replace(one, stamps=_status_stamp(folder.stat()))
     root.keep(one)
     assert root.ask(one) == _HIT
     tick(folder)
     (folder / "new.h").touch()
     assert root.ask(one) is None
+    assert Root(tmp_path / "other", answer).ask(one, root.path) == _HIT
 
 
 _KILLED = """
@@ -402,7 +421,7 @@ def strike(*arguments):
         move(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 Folder.move = strike
-DirectoryStore(Path(sys.argv[1]), writable=True).index.put(sys.argv[2], b"half")
+DirectoryStore(Path(sys.argv[1]), writable=True).rows.put(sys.argv[2], b"half")
 """
 
 
@@ -438,12 +457,12 @@ def test_many_writers_and_readers_at_once(root: Root, tmp_path: Path) -> None:
 
 
 def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> None:
-    """As in a layer: a row is added to those of its question, of which the latest eight stay."""
+    """A row is added to those of its question, of which the latest eight stay."""
     rows = [row_of(root.answered(Condition("W", b"", b"/%d" % number))) for number in range(10)]
     held = row_of(root.answered(Condition("W", b"", b"/")))
     kept = merged([held], merged(rows, ()))
     data = encode(kept)
-    root.store.index.put(place_of(held), data)
+    root.store.rows.put(place_of(held), data)
     assert len(rows_of(data) or ()) == 8
     assert root.ask(root.answered()) == _HIT
 
@@ -451,15 +470,15 @@ def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> N
 def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path]) -> None:
     """Nothing is raised, and nothing half-written is left."""
     store = DirectoryStore(mount("size=16k") / "root", writable=True)
-    store.index.put("0" * 16, bytes(1 << 20))
-    assert store.index.get("0" * 16) is None
+    store.rows.put("0" * 16, bytes(1 << 20))
+    assert store.rows.get("0" * 16) is None
     assert not list((store.root / "v1" / "tmp").iterdir())
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
     """A root whose directory cannot be made gets none either."""
-    DirectoryStore(root.path, writable=False).index.put("0" * 16, b"data")
-    assert not (root.path / "v1" / "index").exists()
+    DirectoryStore(root.path, writable=False).rows.put("0" * 16, b"data")
+    assert not (root.path / "v1" / "rows").exists()
 
 
 def test_a_row_answers_whole_builds_and_compiles_alone(
@@ -502,7 +521,7 @@ def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path
     for number in range(400):
         place = tmp_path / f"root-{number}"
         shutil.copytree(root.path, place)
-        (row,), (entry,) = place.rglob("*.idx"), place.rglob("*.gpc")
+        (row,), (entry,) = place.rglob("*.row"), place.rglob("*.gpc")
         if draw.random() < 0.6:
             body = _lie(draw, row_of(plain).record[8:])
             record = struct.pack("<Q", xxhash.xxh64_intdigest(body)) + body

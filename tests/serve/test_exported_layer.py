@@ -303,8 +303,8 @@ def test_a_layer_may_be_used_elsewhere(gpucache: Call, exported: Exported, tmp_p
     variables = exported.variables
     exported.folder.rename(place)
     exported.folder = place
-    assert all(value.startswith(f"{place}/") for value in variables.values())
-    assert set(variables) == {"GPUCACHE_LAYER_INDEX", "OPENCL_LAYERS"}
+    assert all(value.startswith(str(place)) for value in variables.values())
+    assert set(variables) == {"GPUCACHE_LAYER", "OPENCL_LAYERS"}
     assert _results(exported.run(*command)[1]) == ["hit"]
 
 
@@ -346,25 +346,16 @@ def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) 
     """The program compiles as without the layer, and the reason is printed."""
     command = _python(PROGRAM, INTEL, 2)
     exported.export(*command)
-    index = exported.folder / "index"
-    data = index.read_bytes()
-    index.unlink()
+    (row,) = exported.folder.rglob("*.row")
+    data = row.read_bytes()
+    row.unlink()
     if damage != "gone":
-        index.write_bytes(data[:-1] if damage == "cut" else b"garbage" * 99)
-        index.chmod(0o644)
+        row.write_bytes(data[:-1] if damage == "cut" else b"garbage" * 99)
+        row.chmod(0o644)
     out, told = exported.run(*command)
     assert out == "128.0\n"
-    assert "the index " in told[0] and _results(told) == ["miss"]
-
-
-def test_a_source_that_is_not_in_a_layer_names_the_nearest(exported: Exported, tmp_path: Path) -> None:
-    """If only the source differs, the first differing line is named."""
-    changed = tmp_path / "changed.py"
-    changed.write_text(PROGRAM.read_text().replace("*= FACTOR", "*= FACTOR + 1"))
-    exported.export(*_python(PROGRAM, INTEL, 2))
-    _, (told,) = exported.run(*_python(changed, INTEL, 2))
-    assert "its source is not in the index; nearest: scale for opencl:intel/" in told
-    assert told.endswith(", which differs from line 1 on")
+    why = "its source is not in the layer" if damage == "gone" else "is damaged or has another version"
+    assert why in told[0] and _results(told) == ["miss"]
 
 
 def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) -> None:
@@ -390,9 +381,9 @@ def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> 
     assert "GPUCACHE_REQUIRE is set, and this build missed: " in out
     assert "build options: now '-DFACTOR=3" in out
     assert _results(told) == ["hit", "miss"]
-    (exported.folder / "index").unlink()
+    shutil.rmtree(exported.folder / "v1")
     out, _ = exported.run(*_python(PROGRAM, INTEL, "log", 2), variables=required)
-    assert "cannot be read (No such file or directory)" in out
+    assert "its source is not in the layer" in out
 
 
 @pytest.mark.parametrize("arguments", [("core", "plain"), ("core", "lines"), ("bindings", "lines")])
@@ -454,8 +445,8 @@ def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
     done = exported.export(*opencl)
     assert "which serves 2 (" in done.stderr
     assert _results(exported.run(*nvrtc)[1] + exported.run(*opencl)[1]) == ["hit", "hit"]
-    asked = gpucache("inspect", "--cache", exported.folder)
-    assert asked.returncode == 2 and "is a layer that 'gpucache export layer' wrote" in asked.stderr
+    checked = gpucache("verify", "--strict", "--cache", exported.folder)
+    assert checked.returncode == 0 and "3 checked, no fault found in 3" in checked.stdout
 
 
 @pytest.mark.usefixtures("layer")
@@ -463,11 +454,28 @@ def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
     """Whatever the umask of the exporting user."""
     before = os.umask(0o077)
     try:
-        Layer(tmp_path / "out").add([Kind.BUILD], [])
+        layer = Layer(tmp_path / "out")
+        with layer.writing():
+            assert layer.stores.user is not None
+            layer.stores.user.rows.put("0" * 16, b"")
+            layer.finish([Kind.BUILD])
     finally:
         os.umask(before)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out", *tmp_path.glob("out/*"))}
-    assert modes == {"out": 0o755, "lib": 0o755, "index": 0o644, "gpucache.env": 0o644}
+    paths = [path for path in tmp_path.rglob("*") if path.parent.name != "tmp"]
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o755}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in paths if path.is_file()}
+    library = modes.pop("libgpucache_opencl_layer.so")
+    assert (library, modes) == (0o755, {"0" * 16 + ".row": 0o644, "gpucache.env": 0o644})
+
+
+def test_a_layer_of_an_earlier_version_is_refused(gpucache: Call, tmp_path: Path) -> None:
+    """It had one file with an index of its own, which its libraries go on to read."""
+    old = tmp_path / "layer"
+    old.mkdir()
+    for name in ("index", "gpucache.env"):
+        (old / name).touch()
+    done = gpucache("export", "layer", old, "--", "true")
+    assert done.returncode == 2 and "is a layer of an earlier gpucache; name a new directory" in done.stderr
 
 
 def test_a_layer_that_would_answer_nothing_is_not_made(exported: Exported, gpucache: Call) -> None:

@@ -165,7 +165,7 @@ def test_a_compiler_that_was_replaced_keeps_nothing_for_the_new_one(
     for file in library.parent.glob("libnvrtc*.so*"):
         shutil.copy(file, folder)
     mine = folder / library.name
-    (tmp_path / "root" / "v1" / "index").mkdir(mode=0o700, parents=True)  # so that no server gets ready
+    (tmp_path / "root" / "v1" / "rows").mkdir(mode=0o700, parents=True)  # so that no server gets ready
     old = Running(tmp_path, mine)
     sources = [f"__global__ void k{number}(int *o) {{ *o = {number}; }}" for number in range(3)]
     if begun:
