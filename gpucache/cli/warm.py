@@ -140,7 +140,6 @@ def warm(
     """
     from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
-    from gpucache.engine.warm.run import warm_missed
 
     if profiles and not check:
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
@@ -157,7 +156,7 @@ def warm(
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     with _warming(settings, on, jobs, timeout, check, retry, shared=shared) as run:
         if misses:
-            outcomes = warm_missed(run, targets, named.local_sizes)
+            outcomes = _warm_missed(run, targets, named.local_sizes)
         elif recordings and profiles:
             _check_fleet(run, recordings, profiles, targets, store)
             return
@@ -234,10 +233,25 @@ def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = Fal
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
     """Warm the requests noted under some keys; raises CacheUnusableError."""
+    with _warming(settings, None) as run:
+        return _warm_missed(run, keys=keys)
+
+
+def _warm_missed(
+    run: "Warming",
+    targets: tuple[str, ...] = (),
+    local_sizes: tuple[tuple[int, ...], ...] = (),
+    keys: "Collection[CacheKey] | None" = None,
+) -> "list[WarmOutcome]":
+    """Warm requests that were noted; the cache then answers their programs' next start."""
     from gpucache.engine.warm.run import warm_missed
 
-    with _warming(settings, None) as run:
-        return warm_missed(run, keys=keys)
+    outcomes, missed, devices = warm_missed(run, targets, local_sizes, keys)
+    if any(one.question for one in missed) and not run.check and run.cluster is None:
+        from gpucache.serve.foreseen import keep_missed
+
+        keep_missed(run.open_stores(run.settings), missed, devices)
+    return outcomes
 
 
 def _warm_programs(

@@ -249,11 +249,16 @@ LATE = "this compiler is slow to give a binary to keep, so the program was built
 
 
 def leave(
-    stores: Stores, prepared: Prepared, miss: Miss, compile_ns: int, environment: Variables = ()
+    stores: Stores,
+    prepared: Prepared,
+    miss: Miss,
+    compile_ns: int,
+    environment: Variables = (),
+    question: tuple[str, ...] = (),
 ) -> Plain:
     """Write down a miss whose program was built without the cache; for a late compiler note its request.
 
-    ``environment`` are the variables that reach the compiler.
+    ``environment`` are the variables that reach the compiler, ``question`` is as ``MissedRequest`` has it.
     """
     noted, told = Noted.NONE, False
     why = LATE if prepared.compilation.late else ""
@@ -261,7 +266,8 @@ def leave(
         why, told = why_not_kept(stores, miss)
     elif prepared.compilation.late:
         rejected = miss.verdict is Verdict.REJECTED
-        noted = stores.target.missed.note(_missed(stores, prepared, environment, rejected=rejected))
+        missed = _missed(stores, prepared, environment, question, rejected=rejected)
+        noted = stores.target.missed.note(missed)
         if not noted.is_kept:
             why = (
                 f"{LATE}, and its request could not be noted for 'gpucache warm --misses': "
@@ -271,12 +277,18 @@ def leave(
     return Plain(miss, compile_ns, noted, why, told)
 
 
-def note_lacking(stores: Stores, prepared: Prepared, found: Hit | None, environment: Variables = ()) -> Noted:
+def note_lacking(
+    stores: Stores,
+    prepared: Prepared,
+    found: Hit | None,
+    environment: Variables = (),
+    question: tuple[str, ...] = (),
+) -> Noted:
     """Note a request for local sizes that its entry, or without one the next, is not compiled for."""
     sizes = prepared.compilation.inputs.local_sizes if found is None else prepared.lacking_sizes(found.head)
     if stores.target is None or not sizes:
         return Noted.NONE
-    return stores.target.missed.note(_missed(stores, prepared, environment))
+    return stores.target.missed.note(_missed(stores, prepared, environment, question))
 
 
 def discard(stores: Stores, found: Hit, why: str) -> None:
@@ -288,10 +300,15 @@ def discard(stores: Stores, found: Hit, why: str) -> None:
 
 
 def _missed(
-    stores: Stores, prepared: Prepared, environment: Variables, *, rejected: bool = False
+    stores: Stores,
+    prepared: Prepared,
+    environment: Variables,
+    question: tuple[str, ...],
+    *,
+    rejected: bool = False,
 ) -> MissedRequest:
-    request = _elsewhere(prepared)
-    return MissedRequest(prepared.key, time.time_ns(), stores.command, request, environment, rejected)
+    now_ns, request = time.time_ns(), _elsewhere(prepared)
+    return MissedRequest(prepared.key, now_ns, stores.command, request, environment, rejected, question)
 
 
 def _elsewhere(prepared: Prepared) -> BuildRequest:

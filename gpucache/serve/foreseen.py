@@ -1,8 +1,9 @@
 """Questions that programs will ask, and the rows with which a root answers them at their first start.
 
-They were recorded, or are those of PyOpenCL and of a C program for a source that was named. Owns which fields
-of a request are recorded: those that an index compares. All that a process has of its own, such as its
-environment and the places of libraries, is left out, and is this machine's when it is asked again.
+They were recorded or noted with misses, or are those of PyOpenCL and of a C program for a source that was
+named. Owns which fields of a request are recorded: those that an index compares. All that a process has of
+its own, such as its environment and the places of libraries, is left out, and is this machine's when it is
+asked again.
 """
 
 import os
@@ -21,11 +22,12 @@ from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
 from gpucache.recording.reading import RecordingFolder
 from gpucache.serve.devices import LABELS, Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import DEVICE_FIELDS, DEVICES, is_compared, source_field
+from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, is_compared, source_field
 from gpucache.serve.nvrtc import read_call
 from gpucache.serve.opencl import DEFEATER
 from gpucache.serve.questions import Questions
 from gpucache.serve.wire import Fields, Kind, WireError
+from gpucache.store.interface import MissedRequest
 
 _MARK = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;" % (b"0" * 32)
 """As ``DEFEATER`` finds it, for every start."""
@@ -92,6 +94,18 @@ def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Devi
                 )
                 with suppress(WireError):
                     questions.add(*asked_again(question, text, [device], os.environ))
+    questions.keep_rows()
+
+
+def keep_missed(stores: Stores, missed: Iterable[MissedRequest], devices: Sequence[Device]) -> None:
+    """Have the user's root answer requests that programs missed and that have entries by now."""
+    questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
+    for one in missed:
+        question = Question(Kind.BUILD, one.request.cwd, one.question, "")
+        mark = "".join(one.question[SOURCE : SOURCE + 1]).encode("utf-8", "surrogateescape")
+        environ = {**os.environ, **dict(one.environment)}
+        with suppress(WireError, ValueError):
+            questions.add(*asked_again(question, one.request.program.source + mark, devices, environ))
     questions.keep_rows()
 
 

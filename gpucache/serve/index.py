@@ -48,7 +48,7 @@ _ROWS_CAP = 64
 _TAIL = 80
 """The bytes at the end of a longer source that are in no digest, as a program may make them up."""
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
-_SOURCE, DEVICES, DEVICE_FIELDS = 4, 6, 8
+SOURCE, DEVICES, DEVICE_FIELDS = 4, 6, 8
 """The places of the source and of the first device in a question, and how many fields a device has."""
 
 
@@ -117,7 +117,7 @@ def is_compared(kind: Kind, field: int) -> bool:
 
 def source_field(kind: Kind) -> int:
     """The place of the source in a question."""
-    return _NVRTC_SOURCE if kind is Kind.COMPILE else _SOURCE
+    return _NVRTC_SOURCE if kind is Kind.COMPILE else SOURCE
 
 
 def row_of(answered: Answered) -> Row:

@@ -29,6 +29,7 @@ from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyFi
 from gpucache.probe.remembered import EARLY_FILE
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
 from gpucache.serve.environment import Libraries, step_s, without_us
+from gpucache.serve.index import is_compared, source_field
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
 from gpucache.serve.session import Build, Compiler, Part, Session, targets_of, wanted
 from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
@@ -428,7 +429,9 @@ class OpenCLServing(Session[Asked]):
         if not one.wanted or not given.binary:
             if isinstance(found, Hit):
                 discard(self.stores, found, one.rejected)
-            plain = leave(self.stores, prepared, miss, given.compile_ns, _reaching(one, prepared))
+            plain = leave(
+                self.stores, prepared, miss, given.compile_ns, _reaching(one, prepared), _noted(one)
+            )
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
@@ -475,7 +478,7 @@ class OpenCLServing(Session[Asked]):
             toolchain = prepared.compilation.inputs.toolchain
             compilation = BACKEND.plan(request, toolchain, one.asked.environ)
             sized = prepared._replace(request=request, compilation=compilation)
-            if note_lacking(self.stores, sized, hit, _reaching(one, prepared)).is_kept:
+            if note_lacking(self.stores, sized, hit, _reaching(one, prepared), _noted(one)).is_kept:
                 self.noted.add(prepared.key)
 
 
@@ -499,6 +502,16 @@ class _Result:
 def _reaching(one: Build[Asked], prepared: Prepared) -> tuple[tuple[str, str], ...]:
     """The variables that reach the compiler of a program."""
     return BACKEND.environment(prepared.compilation.inputs.toolchain, one.asked.environ)
+
+
+def _noted(one: Build[Asked]) -> tuple[str, ...]:
+    """The question of a build as ``MissedRequest`` keeps it; of a link there is none."""
+    if one.asked.parts:
+        return ()
+    fields = [field if is_compared(Kind.BUILD, at) else b"" for at, field in enumerate(one.question)]
+    source = source_field(Kind.BUILD)
+    fields[source] = fields[source][len(one.asked.source) :]
+    return tuple(field.decode("utf-8", "surrogateescape") for field in fields)
 
 
 def local_size(text: str) -> tuple[int, ...]:

@@ -123,3 +123,6 @@ class MissedRequest(NamedTuple):
     """The variables that were set and affect the compiler."""
     rejected: bool = False
     """Whether the driver rejected the entry that was found. In a system root it is found again each time."""
+    question: tuple[str, ...] = ()
+    """The fields of the request of a program below ``run``, without those of its process, and instead of its
+    source PyOpenCL's mark; for the row that answers it once it is built."""

@@ -82,6 +82,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
         "headers": request.headers,
         "cwd": request.cwd,
         "checks": request.checks.value,
+        "question": missed.question,
     }
     return json.dumps(values, separators=(",", ":")).encode("ascii")
 
@@ -120,7 +121,8 @@ def _request(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
         raise TypeError("variables are a list")
     environment = tuple((_text(name), _text(value)) for name, value in pairs)
     rejected = values.get("rejected") is True
-    return MissedRequest(key, when_ns, _text(values["command"]), request, environment, rejected)
+    question = _texts(values.get("question", []))  # which older gpucaches do not note
+    return MissedRequest(key, when_ns, _text(values["command"]), request, environment, rejected, question)
 
 
 def _text(value: object) -> str:

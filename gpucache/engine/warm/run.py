@@ -265,19 +265,21 @@ def warm_missed(
     targets: Sequence[str] = (),
     local_sizes: Sequence[tuple[int, ...]] = (),
     keys: Collection[CacheKey] | None = None,
-) -> list[WarmOutcome]:
-    """Warm the requests that programs noted, or those noted under some keys."""
+) -> tuple[list[WarmOutcome], list[MissedRequest], Sequence[Device]]:
+    """Warm the requests that programs noted, or those noted under some keys; also returns these requests, and
+    the devices."""
     run.require_root()
     store = run.open_store(run.settings)
     missed = store.missed.all()
     if not missed:
         run.say(f"No miss is noted in {store.root}.")
-        return []
+        return [], [], ()
     asked = sorted({one.request.target.backend for one in missed})
     here = run.machine(lambda: find_machine(None, asked, targets=targets), targets)
     chosen = [select_target(target, here.devices).target for target in targets]
     session, alone = run.session(here), run.session(here, systems=False)
-    return build_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
+    outcomes = build_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
+    return outcomes, missed, here.devices
 
 
 def build_missed(
