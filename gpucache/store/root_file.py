@@ -37,7 +37,7 @@ _RECORD_BYTES_CAP = 8 << 20
 _BLOCK = 512
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
 _SUM = slice(148, 156)
-_RECORDS = (layout.ROWS, layout.INDEX, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
+_RECORDS = (layout.ROWS, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
 _WAIT_S = 5.0
 _NAME_CAP = 40
 """How much of the file's name its directory has, so that messages with that are understood."""
@@ -161,7 +161,7 @@ def chosen(
                     member = Member(place, name, status.st_mtime_ns)
                     if not _is_in_root(member, status.st_size):
                         continue
-                    if place in (layout.ROWS, layout.INDEX):  # these name entries by the bytes of their keys
+                    if place == layout.ROWS:  # these name entries by the bytes of their keys
                         data = os.read(fd, status.st_size)
                         belongs = any(key in data for key in keys)
                     else:
