@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from gpucache.native.build import BUILT, STARTER
 from tests.benchmarks.library_hit import stable_place
 from tests.benchmarks.library_start import CUDA, OPENCL, missing
 from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Sample, Side, compare, process
@@ -39,7 +40,8 @@ for number in range(int(sys.argv[1])):
     nvrtc.nvrtcGetCUBIN(program, bytearray(size))
 """
 _COUNTS = (0, 1, 30, 300)
-_GPUCACHE = str(Path(sys.executable).with_name("gpucache"))
+_GPUCACHE = (str(BUILT / STARTER), "--by=3", sys.executable, "-m", "gpucache")
+"""As the script of an installed wheel starts; that of a checkout starts Python first."""
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
@@ -78,14 +80,14 @@ def _beside(
     """A command below ``run``, next to a layer of it, its peers, and itself alone."""
     own: dict[str, Any] = {"GPUCACHE_DIR": str(place / "root"), "PYOPENCL_NO_CACHE": "1"}
     layer = place / "layer"
-    exported = [_GPUCACHE, "export", "layer", str(layer), "--", *command]
+    exported = [*_GPUCACHE, "export", "layer", str(layer), "--", *command]
     subprocess.run(exported, cwd=CHECKOUT, env={**os.environ, **own}, check=False, capture_output=True)
     text = (
         (layer / "gpucache.env").read_text() if layer.is_dir() else ""
     )  # a command that builds nothing has none
     variables = dict(line.split("=", 1) for line in text.splitlines())
     sides = {
-        "gpucache run": process([_GPUCACHE, "run", "--", *command], **own),
+        "gpucache run": process([*_GPUCACHE, "run", "--", *command], **own),
         **_from_image(command, place),
         **peers,
         "the same in a layer": process(command, **(own | variables)),
@@ -102,7 +104,7 @@ def _from_image(command: tuple[str, ...], place: Path) -> Mapping[str, Side]:
         ("--root", str(image), "warm", "--shared", "--recording", recording),
     ):
         environ = {**os.environ, "GPUCACHE_DIR": str(place / "none"), "PYOPENCL_NO_CACHE": "1"}
-        subprocess.run([_GPUCACHE, *words], cwd=CHECKOUT, env=environ, check=False, capture_output=True)
+        subprocess.run([*_GPUCACHE, *words], cwd=CHECKOUT, env=environ, check=False, capture_output=True)
     if not (image / "v1" / "rows").is_dir():
         return {}
 
@@ -113,7 +115,7 @@ def _from_image(command: tuple[str, ...], place: Path) -> Mapping[str, Side]:
             "GPUCACHE_SYSTEM_DIRS": str(image),
             "PYOPENCL_NO_CACHE": "1",
         }
-        return process([_GPUCACHE, "run", "--", *command], **own)()
+        return process([*_GPUCACHE, "run", "--", *command], **own)()
 
     return {"a first start from an image": start}
 
