@@ -349,7 +349,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c and .h files. Code is a cost: whoever needs more writes the
 # number here and says in the commit why; whoever removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_200,
+    "caches": 17_300,
     "engine": 8_250,
     "native": 5_650,
     "answers": 5_450,
@@ -359,7 +359,7 @@ LINES: Mapping[str, int] = {
     "store": 3_450,
     "backends": 3_250,
     "sources": 2_750,
-    "payload": 1_850,
+    "payload": 1_750,
     "bench": 1_650,
     "library": 1_450,
     "host": 1_050,
