@@ -44,7 +44,7 @@ def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = Fa
     if the status of its files is unchanged, and has no stamps.
     """
     closure = _found(wanted, memos, light=light)
-    if not replaced_functions():
+    if closure.asked == () or not replaced_functions():
         return closure
     for _, path, _ in closure.asked or ():
         if is_redirected(os.fsencode(path)):
