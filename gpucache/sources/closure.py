@@ -14,22 +14,20 @@ import hashlib
 import operator
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from gpucache.errors import SourceError
 from gpucache.keys import Closure, Include, digest
 from gpucache.sources.closure_memos import Memos
 from gpucache.sources.disk import Disk
-from gpucache.sources.headers import File, Headers, UncacheableError, matching_files, reachable_files
+from gpucache.sources.headers import File, Headers, UncacheableError, matching_files
 from gpucache.sources.macro_names import (
     ASSEMBLY,
     CLOCKS_AND_FILES,
     DEPENDENCY,
     PROBES_CLOCKS_AND_FILES,
-    MacroWords,
-    Names,
-    NotKnown,
+    Pattern,
     macros_of,
     which_names,
 )
@@ -43,9 +41,8 @@ from gpucache.sources.scan import (
     hints,
     path_macros,
     printing_macros,
-    probed_by_macro,
     probing_macros,
-    used_in_text,
+    unknown_probe,
     uses_macro,
 )
 from gpucache.sources.scan_memos import Scans
@@ -107,8 +104,7 @@ class _Walk:
             self._held[file] = text
         self._main = next(iter(self._held))
         self._scanned: list[File] = []
-        self._candidates: tuple[Sequence[bytes], set[Names]] | None = None
-        self._given = tuple(map(os.fsencode, wanted.include_dirs))
+        self._candidates: tuple[Sequence[bytes], set[Pattern]] | None = None
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
         self._tells_places = self._tells_name = False
@@ -274,52 +270,34 @@ class _Walk:
     def cover_candidates(self) -> bool:
         """Cover the files that includes through macros may resolve to; False if nothing is left to cover."""
         texts = [(file, file.text) for file in self._scanned if file.text]
-        macros = probing_macros([text for _, text in texts])
-        asking = [
-            (file, (*text.asked, *probed_by_macro(text, macros), *self._used(file, macros)))
-            for file, text in texts
-        ]
-        asking = [(file, operands) for file, operands in asking if operands]
-        strange = next(
-            (f"{file.name} has the directive #{text.unknown}" for file, text in texts if text.unknown), ""
-        )
-        if strange or any(re.search(rb"[^\w]", macro) for macro in macros):
-            raise UncacheableError(
-                f"{strange or 'a macro around __has_include has letters outside ASCII'}, so that "
-                f"any file may be read; {self._name_them}"
-            )
+        self._refuse_unknown(texts)
+        asking = [(file, text.asked) for file, text in texts if text.asked]
         if not asking:
             return False
         defined = macros_of(text.definitions for _, text in texts)
-        files = [*(file.path or b"program.cu" for file, _ in texts), *self._given]
-        renamed = any(text.renames for _, text in texts)
-        names = {
-            which_names(operand, defined, files, renamed=renamed)
-            for operand in dict.fromkeys(chain.from_iterable(operands for _, operands in asking))
-        }
+        wanted = set[Pattern]()
+        for operand in dict.fromkeys(chain.from_iterable(operands for _, operands in asking)):
+            names = which_names(operand, defined)
+            if names is None:
+                raise UncacheableError(
+                    "a header is included through a macro that only the compiler can expand; "
+                    + self._name_them
+                )
+            wanted |= names
         roots = self._roots([file for file, _ in asking])
-        if self._candidates == (list(roots), names):
+        if self._candidates == (list(roots), wanted):
             return False
-        self._candidates = (list(roots), names)
-        if NotKnown() in names:
-            raise UncacheableError(
-                "a header is included through a macro that only the compiler can expand; " + self._name_them
-            )
-        known = {pattern for each in names if isinstance(each, frozenset) for pattern in each}
-        words = [each for each in names if isinstance(each, MacroWords)]
+        self._candidates = (list(roots), wanted)
         self._headers.remedy = self._name_them
-        from_root = {pattern[1:] for pattern in known if pattern[0] == b""}
-        rooted = [(b"/", b"/", b"root")] if from_root or any(each.rooted for each in words) else []
-        for root, spelled, place in (*((root, b"", place) for root, place in roots.items()), *rooted):
-            wanted = from_root if spelled else {pattern for pattern in known if pattern[0] != b""}
+        from_root = {pattern[1:] for pattern in wanted if pattern[0] == b""}
+        below = {pattern for pattern in wanted if pattern[0] != b""}
+        swept = [(root, b"", place, below) for root, place in roots.items()]
+        for root, spelled, place, patterns in (*swept, (b"/", b"/", b"root", from_root)):
+            if not patterns:
+                continue
             try:
                 entries = self._limits.folder_entries
-                found = (
-                    {*matching_files(self._disk, root, wanted, entries=entries)} if wanted else set[bytes]()
-                )
-                for each in words:
-                    if each.rooted or not spelled:
-                        found.update(reachable_files(self._disk, root, each, entries=entries))
+                found = {*matching_files(self._disk, root, patterns, entries=entries)}
                 # A directory without such files, such as an empty current one, counts as if it were missing.
                 # For the others their kind counts, as not every form of include is searched in each.
                 self._frame(*([b"sweep", place] if found else []))
@@ -333,11 +311,17 @@ class _Walk:
                 ) from None
         return True
 
-    def _used(self, file: File, macros: Collection[bytes]) -> tuple[bytes, ...]:
-        """The uses of macros around a probe outside directives, as NVRTC expands those too."""
-        if not macros:
-            return ()
-        return used_in_text(self._content(file), macros)
+    def _refuse_unknown(self, texts: Sequence[tuple[File, Scan]]) -> None:
+        """Refuse texts with a directive or a probe that is not understood, as it may read any file."""
+        macros = probing_macros([text for _, text in texts])
+        told = next((f"{file.name} has {text.unknown}" for file, text in texts if text.unknown), "")
+        if not told and (unknown := unknown_probe([text for _, text in texts], macros)):
+            told = f"a macro or condition has {unknown[:40].decode(errors='replace')}"
+        if not told and macros:
+            used = (uses_macro(self._content(file), macros, compared=False) for file, _ in texts)
+            told = "a macro around __has_include is used outside of conditions" if any(used) else ""
+        if told:
+            raise UncacheableError(f"{told}, so that any file may be read; {self._name_them}")
 
     def _content(self, file: File) -> bytes:
         return self._held[file] if file in self._held else self._headers.again(file)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gpucache.errors import SourceError
 from gpucache.sources.disk import Disk, Look
-from gpucache.sources.macro_names import MacroWords, Pattern
+from gpucache.sources.macro_names import Pattern
 from gpucache.sources.rules import Limits
 from gpucache.sources.scan import Hints, Scan
 from gpucache.units import format_size
@@ -24,7 +24,6 @@ from gpucache.units import format_size
 _FIXED = {b"": b"", rb"\.": b"", rb"\.\.": b"..", rb"\.[ \t]*\.": b".."}
 """Parts of a path that name no file: the patterns of ``.``, ``..`` and the empty part between slashes."""
 _NO_HINTS = Hints()
-_NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
 class UncacheableError(Exception):
@@ -138,36 +137,11 @@ class Headers:
         return File(shown, len(self._files) + 1, data, path, inode, content)
 
 
-def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int) -> Iterator[bytes]:
-    """Paths of files made of given words, relative to ``root``, depth first, sorted.
+def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
+    """Paths of files that match a pattern, relative to ``root``, each once.
 
     Raises SourceError after looking at ``entries`` names, or for a directory that cannot be listed.
     """
-    left = entries
-    outside = tuple(map(disk.look, _NO_HEADERS))
-    pending: list[tuple[bytes, tuple[Look, ...]]] = [(b"", outside)]
-    while pending:
-        below, ancestors = pending.pop()
-        names = _listed(disk, os.path.join(root, below))
-        folder = disk.look(os.path.join(root, below))
-        if folder.kind != "folder" or folder in ancestors:
-            continue
-        left -= len(names)
-        if left < 0:
-            raise SourceError(f"contains more than {entries} files and directories")
-        folders = [os.path.join(below, b"..")] if words.upward else []
-        for name in filter(words.allows, names):
-            path = os.path.join(below, name)
-            kind = disk.look(os.path.join(root, path)).kind
-            if kind == "folder":
-                folders.append(path)
-            elif kind == "file":
-                yield path
-        pending.extend((deeper, (*ancestors, folder)) for deeper in reversed(folders))
-
-
-def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
-    """Paths of files that match a pattern, relative to ``root``, each once; raises as ``reachable_files``."""
     left = entries
     pending: dict[bytes, set[Pattern]] = {b"": {*patterns}}
     while pending:

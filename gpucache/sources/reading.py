@@ -18,7 +18,7 @@ _WALK = "gpucache.sources.closure"
 _OF_NOTHING = Closure(resolution=digest(b""))
 # Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
 _SIGNS = (
-    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"__has_", b"asm", b"ragma"),
+    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"__has_", b"asm", b"ragma", b"import"),
     *(b"FILE", b"source_location", b"PRETTY_FUNCTION", b"assert"),
 )
 # Compilers do not agree on quotes.

@@ -5,16 +5,16 @@ disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks
 separators and on comments of several lines. A text that contains one of these is read both ways, and all
 that either reading finds counts. Any bytes can be scanned.
 
-A directive is one that is known here, and each other makes its text one that is not understood (``unknown``).
-An operand that is a literal names its header. Any other is an operand for ``macro_names.which_names``, which
-may answer that it is not known, either:
+What is accepted is listed here, and everything else makes a text one that is not understood (``unknown``):
 
-* of ``#include NAME`` (and ``include_next``, ``import``, ``embed``);
-* of a probe (``__has_include`` and its kin), in a condition, or anywhere else, as NVRTC expands it in all of
-  the text;
-* a call of a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
-  definition asks nothing. Its calls do: a literal argument in a condition is a probed name, whichever
-  macro is called; ``probed_by_macro`` and ``used_in_text`` find any other use once all texts are known.
+* a directive that is known here;
+* an include (and ``include_next``, ``import``, ``embed``) of a literal; any other operand is left to
+  ``macro_names.which_names``;
+* in a condition a probe (``__has_include`` and its kin) of a literal, or a call, with a literal, of a macro
+  that passes it on to a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. No word of
+  ``<name>`` may be a macro, as a call expands it: ``unknown_probe`` finds that out once all texts are known.
+
+NVRTC expands probes in all of the text, too. No program that was seen needs that.
 
 A probe or a clock whose name is pasted together with ``##`` cannot be seen either: ``can_paste`` says
 whether some texts can make one.
@@ -28,6 +28,7 @@ from enum import Flag
 from typing import Any, NamedTuple
 
 from gpucache.sources.macro_names import (
+    OF_COMPILER,
     PARTS,
     PROBES_CLOCKS_AND_FILES,
     Chain,
@@ -81,9 +82,9 @@ class Scan(NamedTuple):
 
     mentions: tuple[Mention, ...]
     asked: tuple[bytes, ...]
-    """Operands of includes, and whole probes, whose header only the preprocessor can name."""
+    """Operands of includes whose header only the preprocessor can name."""
     unknown: str
-    """A directive that is not known here, empty if there is none."""
+    """A directive or a probe that is not understood, empty if there is none."""
     clock: str | None
     """The first of ``__DATE__``, ``__TIME__``, ``__TIMESTAMP__`` used outside comments and strings."""
     probe_macros: frozenset[bytes]
@@ -184,9 +185,6 @@ _STRING = re.compile(_QUOTED, re.MULTILINE)
 _CONDITION = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|(?:el)?ifn?(?:def)?)\b[^\n]*"
 )
-_LONGEST_CALL = 4096
-_OPEN = re.compile(rb"(?:" + _BLANK + rb"|\n)*\(")
-_PARENTHESIS = re.compile(rb"[()]|" + _QUOTED, re.MULTILINE)
 # Compilers do not agree on whether a quote or bracket after a backslash ends a name.
 _NAMES = tuple(
     re.compile(form)
@@ -196,8 +194,14 @@ _NAMES = tuple(
     )
 )
 _UNIVERSAL = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+# A header unit or module of C++20, which NVRTC reads; calls and members have such names, too.
+_MODULE = re.compile(rb"(?<![\w$.:])import(?![\w$])[\s\0]*[<\":\w]")
+_PROBE = re.compile(rb"(?<![\w$])__has_(?:include(?:_next)?|embed)(?![\w$])")
 _CALL = re.compile(rb"(\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
-_LITERAL_CALL = re.compile(rb"\w+" + _BLANK + rb"*\(" + _BLANK + rb"*(?:<[^>\n]+>|\"[^\"\n]+\")")
+_LITERAL_CALL = re.compile(rb"(?P<macro>\w+)[ \t]*\([ \t]*(?:<(?P<angled>[^>\n]+)>|\"[^\"\\\n]+\")[ \t]*\)")
+_WORD_CALL = re.compile(rb"\w+[ \t]*\([\w \t,]*\)")
+_OPENED_CALL = re.compile(rb"\w[ \t]*\(")
+_FORWARDS = re.compile(rb"\w+\((\w+)\)[ \t]+__has_include(?:_next)?[ \t]*\([ \t]*\1[ \t]*\)[ \t]*")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^([\w$\\\x80-\xff]+)(\([^)\n]*\))?", re.MULTILINE)
 _FIRST_WORD = re.compile(rb"^[\w$\\\x80-\xff]*")
@@ -231,8 +235,8 @@ _BEGUN = re.compile(rb"\.\s*([A-Za-z]{3,})\b")
 _JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
 _ENDS = frozenset({b"", *(b"%c" % sign for sign in b"),#\n")})
 _PRINTING = re.compile(rb"(?<!\w)(?:assert|__(?:BASE_)?FILE__|__builtin_FILE)(?!\w)")
-_PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
+_PLAIN_NAME = re.compile(rb"[\w./+-]+")
 _FIRST_MATCH = frozenset({b"__has_include"})
 
 
@@ -275,32 +279,14 @@ def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
     return frozenset(macros)
 
 
-def uses_macro(data: bytes, macros: Collection[bytes]) -> bool:
-    """Whether a text mentions one of some macros, outside of definitions and ``#ifdef``."""
-    mention = _any_of(macros)
-    texts = (_DEFINING.sub(b"", b"\n" + text) for text in _readings(data))
-    return any(mention.search(text) for text in texts)
+def uses_macro(data: bytes, macros: Collection[bytes], *, compared: bool = True) -> bool:
+    """Whether a text mentions one of some macros, outside of definitions and ``#ifdef``.
 
-
-def used_in_text(data: bytes, macros: Collection[bytes]) -> tuple[bytes, ...]:
-    """The uses of some macros in a text, outside of directives that compare or define."""
+    Conditions count if ``compared``.
+    """
+    mention, without = _any_of(macros), _DEFINING if compared else _CONDITION
     readings = _readings(data) if any(macro in data for macro in macros) else ()
-    texts = (_CONDITION.sub(b"", b"\n" + text) for text in readings)
-    return tuple(dict.fromkeys(call for text in texts for call in calls(text, macros)))
-
-
-def calls(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
-    """Every use of some macros, in one line, with its arguments if it has any; cut if these do not end."""
-    for match in _any_of(macros).finditer(text):
-        end = match.end()
-        if opened := _OPEN.match(text, end):
-            depth, end = 0, opened.end()
-            for sign in _PARENTHESIS.finditer(text, end - 1, end + _LONGEST_CALL):
-                depth += {b"(": 1, b")": -1}.get(sign[0], 0)
-                if not depth:
-                    end = sign.end()
-                    break
-        yield text[match.start() : end].replace(b"\n", b" ")
+    return any(mention.search(without.sub(b"", b"\n" + text)) for text in readings)
 
 
 def hints(data: bytes) -> Hints:
@@ -335,12 +321,43 @@ def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
     )
 
 
-def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
-    """The uses of a macro around a probe in conditions, other than calls with a literal."""
-    if not macros:
-        return ()
-    conditions = _DEFINED.sub(b"", text.conditions)
-    return tuple(call for call in calls(conditions, macros) if not _LITERAL_CALL.match(call))
+def unknown_probe(texts: Collection[Scan], macros: Collection[bytes]) -> bytes:
+    """A part of some texts, with ``macros`` around probes, that is not understood; empty if there is none."""
+    named = (each.name for text in texts for each in text.mentions if each.angled and not each.followed)
+    words = {word for name in named for word in _WORD.findall(name)}
+    for text in texts if words else ():
+        if expanded := _defining(words).search(text.definitions):
+            return expanded[0]
+    strange = next((macro for macro in macros if not _WORD.fullmatch(macro)), b"")
+    if strange or not macros:
+        return strange
+    mention, others = _any_of(macros), set[bytes]()
+    for line in (line for text in texts for line in _defining(macros).findall(text.definitions)):
+        head = _HEAD.match(line)
+        end = head.end() if head else 0
+        if not _FORWARDS.fullmatch(line) and (mention.search(line, end) or _PROBE.search(line, end)):
+            others.add(head[1] if head else b"")
+
+    def understood(call: re.Match[bytes]) -> bytes:
+        return call[0] if call["macro"] in others or not _is_fixed(call["angled"]) else b""
+
+    conditions = (line for text in texts for line in text.conditions.split(b"\n") if mention.search(line))
+    left = (_LITERAL_CALL.sub(understood, _DEFINED.sub(b"", line)) for line in conditions)
+    return next((line for line in left if mention.search(line)), b"")
+
+
+def _defining(macros: Collection[bytes]) -> re.Pattern[bytes]:
+    return re.compile(
+        rb"^(?:%b)(?![\w$\\\x80-\xff])[^\n]*" % b"|".join(map(re.escape, sorted(macros))), re.MULTILINE
+    )
+
+
+def _is_fixed(angled: bytes | None) -> bool:
+    """Whether no compiler finds a macro of its own in a name in brackets; None is a name in quotes."""
+    if angled is None:
+        return True
+    plain = _PLAIN_NAME.fullmatch(angled) and angled[-1:] != b"-"
+    return bool(plain) and not any(map(OF_COMPILER.fullmatch, _WORD.findall(angled)))
 
 
 def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_FILES) -> Paste | None:
@@ -374,9 +391,8 @@ class _Found:
     def add(self, text: bytes) -> None:
         self._directives(text)
         code = _UNSEEN.sub(b"", text)
-        if b"__has_" in code:
-            for call in calls(_CONDITION.sub(b"", code), _PROBES):
-                self._probe(call)
+        if b"__has_" in code and (probe := _PROBE.search(_CONDITION.sub(b"", code))):
+            self._not_understood(probe[0])
         if not PARTS.isdisjoint(_WORD.findall(code)):
             self.parts |= PARTS.intersection(_WORD.findall(_STRING.sub(b" ", code)))
         if self.clock is None and _CLOCK.search(text):
@@ -399,7 +415,13 @@ class _Found:
             elif (name not in _OTHER or (not name and operand)) and not _UNICODE_BLANK.search(
                 name + operand[:3]
             ):
-                self.unknown = self.unknown or (name or operand[:20]).decode(errors="replace")
+                self._not_understood(b"#" + (name or operand))
+
+        if b"import" in text and (unit := _MODULE.search(_DIRECTIVE.sub(b"", text))):
+            self._not_understood(unit[0])
+
+    def _not_understood(self, text: bytes) -> None:
+        self.unknown = self.unknown or text[:40].decode(errors="replace")
 
     def _include(self, kind: bytes, operand: bytes) -> None:
         named = _named(operand)
@@ -413,31 +435,22 @@ class _Found:
                 every=kind in (b"include_next", b"embed"),
             )
             self.mentions[mention] = None
-        if b"__has_" in operand:  # among parameters of embed, and NVRTC expands anything after a name
-            self._condition(operand)
+        if probe := _PROBE.search(operand):  # NVRTC expands anything after a name
+            self._not_understood(probe[0])
 
     def _condition(self, operand: bytes) -> None:
         self.conditions.append(operand)
-        if b"(" in operand:
-            for call in _CALL.finditer(operand):
-                self._mention(call)
-        if b"__has_" in operand:
-            for probe in calls(_DEFINED.sub(b"", operand), _PROBES):
-                self._probe(probe)
-
-    def _probe(self, text: bytes) -> None:
-        call = _CALL.match(text)
-        if call is None or not self._mention(call):
-            self.asked[text] = None
-
-    def _mention(self, call: re.Match[bytes]) -> bool:
-        """Mention the literal argument of a call; False if it is none."""
-        macro, literal = call.groups()
-        named = _named(literal)
-        for name in named:
-            every = macro not in _FIRST_MATCH
-            self.mentions[Mention(name, literal[:1] == b"<", followed=False, every=every)] = None
-        return bool(named)
+        for macro, literal in _CALL.findall(operand) if b"(" in operand else ():
+            for name in _named(literal):
+                every = macro not in _FIRST_MATCH
+                self.mentions[Mention(name, literal[:1] == b"<", followed=False, every=every)] = None
+        if b"__has_" in operand and _PROBE.search(operand):
+            rest = _DEFINED.sub(b"", operand)
+            left = _LITERAL_CALL.sub(b"<", rest)
+            fixed = all(_is_fixed(call["angled"]) for call in _LITERAL_CALL.finditer(rest))
+            called = _OPENED_CALL.search(_WORD_CALL.sub(b"", left))
+            if _PROBE.search(left) or (called and not fixed):
+                self._not_understood(operand)
 
     def _define(self, operand: bytes) -> None:
         self.definitions.append(operand)
@@ -445,11 +458,11 @@ class _Found:
             chains, others = read_pastes(operand)
             self.chains |= dict.fromkeys(chains)
             self.parts |= PARTS.intersection(others)
-        if b"__has_" not in operand or (head := _HEAD.match(operand)) is None:
-            return
-        # A quoted name may mean a different file where the macro is used, and a macro in <name> is replaced.
-        if any(probe in operand[head.end() :] for probe in _PROBES):
-            self.probe_macros.add(head[1])
+        if b"__has_" in operand and (probe := _PROBE.search(operand)):
+            if (head := _HEAD.match(operand)) is None:
+                self._not_understood(probe[0])
+            elif _PROBE.search(operand, head.end()):
+                self.probe_macros.add(head[1])
 
 
 def _may_read(match: re.Match[bytes], ends: Collection[bytes]) -> bool:

@@ -336,7 +336,10 @@ def test_a_header_is_covered_wherever_nvrtc_finds_it(tmp_path: Path, where: str)
     ("macro", "use"),
     [
         (b'PLACE "value.h"', b"#include PLACE\n"),
-        (b'HAS __has_include("seven.h")', b"#if HAS\n#define VALUE 7\n#else\n#define VALUE 8\n#endif\n"),
+        (
+            b"HAS(name) __has_include(name)",
+            b'#if HAS("seven.h")\n#define VALUE 7\n#else\n#define VALUE 8\n#endif\n',
+        ),
         (b"HERE __FILE__", b"#include <length.h>\n"),
     ],
     ids=["include", "probe", "path"],

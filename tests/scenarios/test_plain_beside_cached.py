@@ -33,7 +33,7 @@ _ASKING = (
     "#ifdef A\n#include <x.h>\n#else\n#include <x.txt>\n#endif",
     '#if __has_include("x.h")\n#define V 7\n#endif',
     "#define ASK(name) __has_include(name)\n#if ASK(<x.h>)\n#define V 8\n#endif",
-    "#if HAS\n#define V 6\n#endif",
+    "#ifdef HAS\n#if HAS(<x.h>)\n#define V 6\n#endif\n#endif",
     "#ifdef N\n#include N\n#endif",
 )
 _PLACES = (
@@ -43,7 +43,7 @@ _PLACES = (
 _DIRS = ("-I{root}/a", "-I{root}/b", "-I{root}/a/link/..", "-I.", "-Isub", "-I{root}/far")
 _DEFINES = (
     *("-DP={root}/far", "-DP=../far", "-DP=sub", "-DP=.", "-DP=.gen", "-DP=link/..", "-DA", "-DA=1", "-UA"),
-    *("-DHAS=__has_include(<x.h>)", "-DN=<x.h>", "-DN=<../far/x.h>"),
+    *("-DHAS(n)=__has_include(n)", "-DN=<x.h>", "-DN=<../far/x.h>"),
 )
 _VARIABLES: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "pocl": ({"POCL_EXTRA_BUILD_FLAGS": "-I{root}/extra"}, {"PYOPENCL_BUILD_OPTIONS": "-DA -I {root}/extra"}),

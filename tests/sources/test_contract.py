@@ -99,20 +99,7 @@ LAYOUTS = {
     "signs of a comment in a probe": Layout(
         "#if __has_include(<sub//x.h>)\n#define V 4\n#else\n#define V 9\n#endif", {"b/sub/x.h": _v(4)}
     ),
-    "signs of a comment in a skipped name": Layout(
-        "#if 0\n#include <y/*z.h>\n*/ #elif __has_include(<x.h>)\n#define V 2\n#else\n#define V 9\n#endif",
-        _EVERYWHERE,
-    ),
     "behind a comment of two lines": Layout("struct s; /*\n*/ #include <x.h>", _EVERYWHERE, refused=_CLANG),
-    "probe in the text": Layout(
-        "enum { FOUND = __has_include(<x.h>) };\n#define V (FOUND ? 2 : 9)", _EVERYWHERE, refused=_CLANG
-    ),
-    "probe by a macro in the text": Layout(
-        "#define HAS(x) __has_include(x)\nenum { FOUND = HAS(<x.h>) };\n#define V (FOUND ? 2 : 9)",
-        _EVERYWHERE,
-        refused=_CLANG,
-        superset=True,
-    ),
     "splice, digraph and comments": Layout(
         '/* c\n */ %:/* #include "y.h" */in\\\r\nclude /* " */ "x.h"', _EVERYWHERE
     ),

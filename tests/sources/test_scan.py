@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.sources.scan import can_paste, probed_by_macro, probing_macros, scan
+from gpucache.sources.scan import can_paste, probing_macros, scan, unknown_probe
 
 
 def _names(text: bytes) -> list[bytes]:
@@ -44,8 +44,6 @@ def _names(text: bytes) -> list[bytes]:
         b"#include \r<x.h>",
         b"#inc\\\r\r\nlude <x.h>",
         b"int a; /*\n*/ # /* a */ include <x.h>",
-        b"int found = __has_include(\n<x.h>);",
-        b"#line __has_include(<x.h>)",
         b"#warning see docs/*.md\n#include <x.h>\n/* end */",
         b"# /* a */ error it's in docs/*.md\n#include <x.h>\n/* end */",
         b'#warning R"(\n#include <x.h>\n)"',
@@ -68,11 +66,24 @@ def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
         b"#include <y.h> __has_include(<x.h>)",
         b"#include <y.h> /* c\n#include <z.h> */ __has_include(<x.h>)",
         b"int a; /*\n*/ #include <y.h> /*\n*/ __has_include(<x.h>)",
+        b'#include H __has_include("x.h")',
+        b"#embed <y.h> limit(__has_include(<x.h>))",
+        b"int found = __has_include(\n<x.h>);",
+        b"#line __has_include(<x.h>)",
+        b"#if __has_include(HEADER)",
+        b"#elif __has_include_next(HEADER)",
+        b"#if defined(A) && __has_embed(DATA)",
+        b"#if __has_include",
+        b"#if __has_include(",
+        b"#if __has_include(<x.h> y)",
+        b"#if ID(__has_include(<M_PI.h>))",
+        b"#if ID (__has_include(<x->))",
+        b"#define \0\1 __has_include",
     ],
 )
-def test_a_probe_after_a_name_is_found(text: bytes) -> None:
-    """NVRTC expands the rest of a directive, also if a comment ends in another line."""
-    assert {*_names(text)} >= {b"x.h", b"y.h"}
+def test_a_probe_that_is_not_a_condition_about_a_literal_is_not_understood(text: bytes) -> None:
+    """NVRTC expands probes in all of the text, also after a name and where a comment ends in another line."""
+    assert scan(text).unknown
 
 
 def test_a_definition_goes_on_after_a_comment_of_several_lines() -> None:
@@ -80,15 +91,30 @@ def test_a_definition_goes_on_after_a_comment_of_several_lines() -> None:
     assert b"M <x.h   #if 0" in scan(b"#define M <x.h /* a\n*/ #if 0").definitions.split(b"\n")
 
 
-@pytest.mark.parametrize("text", [b"#unknown", b"#\\u0069nclude <x.h>", b"#includ\xc3\xa9 <x.h>", b'# "x.h"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"#unknown", b"#\\u0069nclude <x.h>", b"#includ\xc3\xa9 <x.h>", b'# "x.h"', b"import <x.h>;"),
+        *(
+            b'export import "x.h";',
+            b"im\\\nport H;",
+            b"/*\n*/ import/**/<x.h>;",
+            b"import x.y;",
+            b"import :y;",
+        ),
+    ],
+)
 def test_a_directive_that_is_not_known_is_told(text: bytes) -> None:
-    """It may read anything."""
+    """It may read anything, as may a module or header unit."""
     assert scan(text).unknown
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"#", b"#line 1", b'# 1 "x.h"', b"#pragma a", b"#undef A", b"#else a", b'#sccs "a"', b"#endif //"],
+    [
+        *(b"#", b"#line 1", b'# 1 "x.h"', b"#pragma a", b"#undef A", b"#else a", b'#sccs "a"', b"#endif //"),
+        *(b"int import = 1;", b'm::import("x.h");', b"// import x", b"a.import < b", b'#import "x.h"'),
+    ],
 )
 def test_a_directive_that_reads_nothing_is_known(text: bytes) -> None:
     """It does not make a program uncacheable."""
@@ -162,13 +188,10 @@ def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
         b"#include_next HEADER",
         b"#embed DATA",
         b"#include NAME(x.h)",
-        b"#if __has_include(HEADER)",
-        b"#elif __has_include_next(HEADER)",
-        b"#if defined(A) && __has_embed(DATA)",
     ],
 )
 def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
-    """An include or probe whose name only the preprocessor knows is not ignored."""
+    """An include whose name only the preprocessor knows is not ignored."""
     assert scan(text).asked
 
 
@@ -181,11 +204,14 @@ def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
         b"#if defined(__has_include) && __has_include(<x.h>)\n#endif",
         b"#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)",
         b"#endif // __has_include(HEADER)",
+        b"#error no __has_include(HEADER)",
+        b"#if HOST(GCC, 1) && (__has_include(<__config>) || !defined(__has_include_next))",
     ],
 )
-def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -> None:
-    """Asking whether probes exist, or wrapping them, causes no sweep of directories."""
-    assert not scan(text).asked
+def test_a_probe_that_is_only_spoken_of_is_understood(text: bytes) -> None:
+    """Asking whether probes exist, or wrapping them, is nothing unknown."""
+    found = scan(text)
+    assert (found.asked, found.unknown) == ((), "")
 
 
 @pytest.mark.parametrize(
@@ -195,17 +221,24 @@ def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -
         (b'#if defined(HAS) && HAS("x.h")', False),
         (b"#ifdef HAS", False),
         (b"#if HAS(HEADER)", True),
-        (b"#define OTHER(n) HAS(n)\n#if OTHER(<x.h>)", False),
-        (b"#define OTHER(n) HAS(n)\n#if OTHER(X)", True),
+        (b"#if HAS(<x.h> y)", True),
+        (b"#if HAS(<x.h >) && HAS(<it's.h>)", True),
+        (b"#define m n\n#if HAS(<m.h>)", True),
+        (b"#define m n\n#if ID(__has_include(<m.h>))", True),
+        (b"#if HAS(<M_PI.h>)", True),
+        (b"#if ID(HAS)(<x.h>)", True),
+        (b"#define HAS(n) __has_include(<n>)\n#if HAS(<x.h>)", True),
+        (b"#define HAS(n) 0\n#if HAS(<x.h>)", False),
+        (b"#define OTHER(n) HAS(n)\n#if OTHER(<x.h>)", True),
         (b"#define OTHER HAS(<root/x.h>)", False),
         (b"#define OTHER HAS(<root/x.h>)\n#define FAR (OTHER)\n#if FAR", True),
+        (b"#define H\xc3\xa9 HAS(<x.h>)", True),
     ],
 )
 def test_a_macro_around_a_probe_is_judged_by_its_uses(use: bytes, unclear: bool) -> None:
-    """A literal argument in a condition is a name; any other condition with such a macro hides one."""
+    """A literal without macros is a name in a condition; any other condition with such a macro hides one."""
     texts = [scan(b"#define HAS(n) __has_include(n)"), scan(use)]
-    asked = probed_by_macro(texts[1], probing_macros(texts))
-    assert bool(asked) is unclear
+    assert bool(unknown_probe(texts, probing_macros(texts))) is unclear
 
 
 _CAT = b"#define C(a, b) a##b\n"
