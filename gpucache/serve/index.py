@@ -40,6 +40,8 @@ from gpucache.serve.wire import Kind, number
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
 _MAGIC, _VERSION = b"GPCINDEX", 5
+# A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
+# not see. Entries need no such step: their key has the headers, so a scanner that sees more makes another.
 _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")

@@ -28,7 +28,7 @@ from gpucache.serve.conditions import (
 )
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import Condition
+from gpucache.serve.index import Condition, encode, rows_of
 from gpucache.serve.nvrtc import Call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, prepare_build, read_build
 from gpucache.serve.wire import Fields
@@ -274,3 +274,10 @@ def test_an_entry_without_a_row_gets_one_at_its_first_hit(run: Callable[..., Don
     assert not row.exists()
     assert run(*words).results == ["hit"]
     assert row.exists()
+
+
+def test_rows_of_the_version_before_are_not_believed() -> None:
+    """They may lack a header that the scanner of that time did not see."""
+    data = encode([])
+    assert rows_of(data) == []
+    assert rows_of(data[:8] + (4).to_bytes(4, "little") + data[12:]) is None
