@@ -102,8 +102,8 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
 
     A program is served if it requests exactly the same on the same kind of device, and the CPU, the variables
     that reach the compiler, all headers and the compiler's files are unchanged.
-    Headers and compilers must keep their paths; a GPU's driver may be mounted there. Headers in memory,
-    headers that are included through macros, and compilers that 'gpucache run' cannot reach are not covered.
+    Headers and compilers must keep their paths; a GPU's driver may be mounted there. Headers in memory
+    and compilers that 'gpucache run' cannot reach are not covered.
     """
     from gpucache.answers.layer import LayerResult, layer_line, left, summarise_layer
     from gpucache.assembly import open_stores

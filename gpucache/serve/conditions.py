@@ -300,17 +300,22 @@ class _Found:
             if (stamp := _stamp(folder, _status(folder))) != _NO_STAMP:
                 self.add(Condition("L", b"", os.fsencode(folder)), stamp)
 
-    def _add_names(self, folder: str, names: str) -> None:
-        """A directory whose names have this digest."""
-        stamp = _stamp(folder, _status(folder))  # which is taken before it is read
+    def _add_names(self, folder: str, names: str, place: bytes, text: bytes) -> None:
+        """A directory whose names have this digest, or that is not there."""
         try:
+            stamp = _stamp(folder, os.stat(folder))  # which is taken before it is read
             found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
         except OSError as error:
             raise UncoveredError(f"{folder} cannot be listed any more ({error.strerror})") from None
-        if digest(b"\0".join(found)) != names:
+        if digest(b"\0".join(found or ())) != names:
             raise UncoveredError(_CHANGED)
-        total = sum(map(xxhash.xxh64_intdigest, found)) % (1 << 64)
-        self.add(Condition("N", b"", os.fsencode(folder), _VALUE.pack(len(found), total)), stamp)
+        if found is None:
+            self.add(Condition("A", place, text))
+        else:
+            total = sum(map(xxhash.xxh64_intdigest, found)) % (1 << 64)
+            self.add(Condition("N", place, text, _VALUE.pack(len(found), total)), stamp)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All disk accesses made to find the headers of a program."""
@@ -327,11 +332,10 @@ class _Found:
                 continue
             if any(folder is not None and _is_below(path, folder) for folder in unseen):
                 continue
-            if question == "list":
-                self._add_names(path, answer)
-                continue
             place, text = self._placed(path, apart)
-            if question == "real":
+            if question == "list":
+                self._add_names(path, answer, place, text)
+            elif question == "real":
                 self._add_link(path, answer, place)
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
                 # A file read through '..' was looked at under another name than it was read by.

@@ -195,6 +195,25 @@ def test_a_header_counts_by_its_content(
     assert _results(exported.run(*command, cwd=here)[1]) == ["hit"]
 
 
+def test_a_header_that_is_included_through_a_macro_is_served(
+    exported: Exported, headers: tuple[Path, Path], program: Path, tmp_path: Path
+) -> None:
+    """As long as its directories have the same names, as any of them may be meant, and the same contents."""
+    text = program.read_text()
+    program.write_text(text.replace('\'#include "value.h"', "'#define H <value.h>\\n#include H"))
+    assert program.read_text() != text
+    command = _python(program, INTEL, f"-I{headers[1]}")
+    assert "exported 1 build " in exported.export(*command, cwd=tmp_path).stderr
+    assert _results(exported.run(*command, cwd=tmp_path)[1]) == ["hit"]
+    (headers[1] / "other.h").touch()
+    (told,) = exported.run(*command, cwd=tmp_path)[1]
+    assert _results([told]) == ["miss"] and str(headers[1]) in told and "holds other files" in told
+    (headers[1] / "other.h").unlink()
+    assert _results(exported.run(*command, cwd=tmp_path)[1]) == ["hit"]
+    (headers[1] / "value.h").write_text("#define VALUE 2\n")
+    assert _results(exported.run(*command, cwd=tmp_path)[1]) == ["miss"]
+
+
 def test_headers_in_relative_folders_move_with_the_program(
     exported: Exported, program: Path, tmp_path: Path
 ) -> None:
