@@ -18,6 +18,8 @@ from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")]
 _TOP = Path(__file__).parents[2]
 _FORMATS = ("gpucache/serve/index.py", "gpucache/store/format.py", "gpucache/store/layout.py")
+_VERSION = "VERSION.* = "
+"""In a line that such a change has changed."""
 _NVRTC_PROGRAM = PROGRAM.with_name("nvrtc_program.py")
 _NEW, _OLD = "new", "old"
 
@@ -30,7 +32,7 @@ def _git(*words: str) -> bytes:
 def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The package as it was before the last change of a format, with its libraries; kept for each commit."""
     try:
-        commit = _git("rev-list", "-1", "HEAD", "--", *_FORMATS).decode().strip()
+        commit = _git("log", "-1", "--format=%H", f"-G{_VERSION}", "--", *_FORMATS).decode().strip()
         archive = _git("archive", f"{commit}^", "gpucache")
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this is no clone with the commit before the last change of a format")
