@@ -35,6 +35,9 @@ FILE_BYTES_CAP = 4 << 30
 MEMBERS_CAP = 50_000
 _RECORD_BYTES_CAP = 8 << 20
 _BLOCK = 512
+_NAME_BYTES = 100
+_EMPTY_BYTES = 20 * _BLOCK
+_FRONT = _BLOCK + len(MAGIC)
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
 _SUM = slice(148, 156)
 _RECORDS = (layout.ROWS, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
@@ -80,14 +83,19 @@ def is_root_file(path: Path) -> bool:
     with suppress(OSError, ValueError):
         if stat.S_ISREG(path.stat().st_mode):  # a FIFO would wait for its other end
             with path.open("rb") as file:
-                return _is_ours(file.read(_BLOCK + len(MAGIC)))
+                return _is_ours(file.read(_FRONT), os.fstat(file.fileno()).st_size)
     return False
 
 
-def _is_ours(front: bytes) -> bool:
-    """Whether these are the first bytes of such a file, although some may be damaged, or only zeros."""
-    ours = front.startswith(f"{layout.VERSION_FOLDER}/".encode()) or front[_BLOCK:] == MAGIC
-    return ours or (bool(front) and not front.strip(b"\0"))
+def _is_ours(front: bytes, size_bytes: int) -> bool:
+    """Whether these are the first bytes of such a file, although some may be damaged.
+
+    A tar file without members is a few blocks of zeros; more of them may be anything, such as a disk's image.
+    """
+    name, end, rest = front[:_NAME_BYTES].partition(b"\0")
+    of_root = name.startswith(f"{layout.VERSION_FOLDER}/".encode()) and bool(end) and not rest.strip(b"\0")
+    is_empty = bool(front) and not front.strip(b"\0") and size_bytes <= _EMPTY_BYTES
+    return of_root or front[_BLOCK:] == MAGIC or is_empty
 
 
 def members(file: BinaryIO) -> Iterator[tuple[Member, bytes]]:
@@ -264,8 +272,9 @@ class RootFile:
             except OSError as error:
                 raise os_errors.unreadable(path, error, "name another file") from None
             with opened as (fd, status), open(fd, "rb", closefd=False) as file:
-                front = file.read(_BLOCK + len(MAGIC))
-                if status.st_size > FILE_BYTES_CAP or (front and not _is_ours(front)):
+                front = file.read(_FRONT)
+                ours = not front or _is_ours(front, status.st_size)
+                if status.st_size > FILE_BYTES_CAP or not ours:
                     raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
                 yield file if front else None
 

@@ -265,7 +265,9 @@ def test_lengths_are_bounded_by_the_file(path: Path, start: Callable[[], Process
     assert (len(process.told), process.has(A)) == (1, [False])
 
 
-@pytest.mark.parametrize("content", [b"int main() {}\n", b"\x7fELF" + bytes(2000), b"x" * 600])
+@pytest.mark.parametrize(
+    "content", [b"int main() {}\n", b"\x7fELF" + bytes(2000), b"x" * 600, b"v1/notes\n" * 99, bytes(99 << 10)]
+)
 def test_another_file_is_never_replaced(path: Path, content: bytes) -> None:
     """A file that does not begin as ours is refused and stays."""
     path.write_bytes(content)
