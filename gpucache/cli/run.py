@@ -72,10 +72,11 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     gpucache does not have, gets hits at most: its misses are not cached. In a container with a default
     profile they are, if gpucache runs there too.
 
-    With --cache-file, or GPUCACHE_FILE, which every verb and program heeds, the cache is one file: a tar file
-    of a cache's directory, for one program. It is read at once, and its superseded entries go when it is
-    written. A run that is killed leaves it as it was, and several at once add to it one after another. Only
-    its directory has to exist.
+    With --cache-file, or GPUCACHE_FILE, which every verb and every program that uses gpucache reads, the
+    cache is one file: a tar file of a cache's directory, for one program. It is read at once, into memory
+    (XDG_RUNTIME_DIR, /dev/shm or TMPDIR), and entries that newer ones superseded go when it is written. A run
+    that is killed leaves it as it was, and several at once add to it one after another. Only its directory
+    has to exist.
 
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this
@@ -93,7 +94,7 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
         settings = given().settings()
         root = str(settings.folder) if settings.folder is not None else root
     except GpucacheError as error:
-        if root == "" or given().cache_file is not None:
+        if root == "" or (given().cache_file is not None and isinstance(error, UsageError)):
             raise
         settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:

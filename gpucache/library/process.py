@@ -256,7 +256,7 @@ def keep_in(file: "str | os.PathLike[str] | None") -> None:
     The file is read now.
     """
     global _file, _last
-    _file, _last = None if file is None else os.fspath(file), None
+    _file, _last = None if file is None else os.path.abspath(os.fspath(file)), None  # noqa: PTH100 - light
     _stores.cache_clear()
     stores()
 

@@ -42,6 +42,8 @@ _LARGEST_TALK = 1 << 16
 _REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
 _MOVED = frozenset({301, 302, 303, 307, 308})
+_PLAIN = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
+"""The reasons of failures of TLS with a server that does not use it."""
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -267,12 +269,12 @@ class Connections:
 
     def _failed(self, error: Exception) -> RemoteError:
         if isinstance(error, TimeoutError):
-            told = "does not respond in time; check the network, or allow more time with --timeout"
+            told = "does not respond in time; check the network, or allow more time (--timeout)"
         elif isinstance(error, gaierror):
             told = "cannot be found; check its name and the network"
-        elif isinstance(error, SSLError) and not isinstance(error, SSLCertVerificationError):
+        elif isinstance(error, SSLError) and error.reason in _PLAIN:
             told = f"does not use TLS; check its port, or write {self._plain}:// if it has none"
-        elif isinstance(error, SSLError):
+        elif isinstance(error, SSLCertVerificationError):
             told = "has no certificate that is trusted; check its address, or set SSL_CERT_FILE"
         elif isinstance(error, OSError) and not isinstance(error, HTTPException):
             reason = printable(os_errors.reason(error))

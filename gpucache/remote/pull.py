@@ -6,7 +6,7 @@ format of its cache first. Must not know the kind of store, or which systems the
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache as cached
 from functools import partial
 from pathlib import Path
@@ -89,10 +89,6 @@ def pull(
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome
-
-
-def _has(having: Callable[[str, Collection[str]], bool], one: Signed) -> bool:
-    return having(one.record.key, [file.name for file in one.record.files])
 
 
 def _chosen(

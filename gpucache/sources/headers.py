@@ -158,7 +158,10 @@ def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entr
         for step, others in steps.items():
             for name in [_FIXED[step]] if step in _FIXED else filter(re.compile(step).fullmatch, names):
                 path = os.path.join(below, name) if name else below
-                if () in others and disk.look(os.path.join(root, path)).kind == "file":
+                found = disk.look(os.path.join(root, path)) if () in others else Look()
+                if found.error is not None:  # compilers fail at it, and do not look further
+                    raise SourceError(f"contains {os.fsdecode(path)!r}: {found.error.strerror}")
+                if found.kind == "file":
                     yield path
                 if deeper := others - {()}:
                     pending.setdefault(path, set()).update(deeper)

@@ -196,6 +196,8 @@ _NAMES = tuple(
 _UNIVERSAL = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 # A header unit or module of C++20, which NVRTC reads; calls and members have such names, too.
 _MODULE = re.compile(rb"(?<![\w$.:])import(?![\w$])[\s\0]*[<\":\w]")
+# Lines in which every quote begins or ends a string; a raw one begins behind a letter.
+_PLAIN_STRINGS = re.compile(rb"^(?:[^\"'\n\\]*(?<!\w)\"(?:[^\"'\n\\]|\\.)*\")+[^\"'\n\\]*$", re.MULTILINE)
 _PROBE = re.compile(rb"(?<![\w$])__has_(?:include(?:_next)?|embed)(?![\w$])")
 _CALL = re.compile(rb"(\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
 _LITERAL_CALL = re.compile(rb"(?P<macro>\w+)[ \t]*\([ \t]*(?:<(?P<angled>[^>\n]+)>|\"[^\"\\\n]+\")[ \t]*\)")
@@ -371,6 +373,10 @@ def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_
     return find_paste(chains, words, macros, names)
 
 
+def _without_strings(line: re.Match[bytes]) -> bytes:
+    return re.sub(rb'"(?:[^"\\]|\\.)*"', b'""', line[0])
+
+
 class _Found:
     """Collects from all readings of a text; mentions are in the order in which they are first seen."""
 
@@ -417,8 +423,10 @@ class _Found:
             ):
                 self._not_understood(b"#" + (name or operand))
 
-        if b"import" in text and (unit := _MODULE.search(_DIRECTIVE.sub(b"", text))):
-            self._not_understood(unit[0])
+        if b"import" in text:
+            code = _PLAIN_STRINGS.sub(_without_strings, _DIRECTIVE.sub(b"", text))
+            if unit := _MODULE.search(code):
+                self._not_understood(unit[0])
 
     def _not_understood(self, text: bytes) -> None:
         self.unknown = self.unknown or text[:40].decode(errors="replace")

@@ -2,7 +2,7 @@
 
 It is read at once into a private directory, in memory where there is one, which is the root for this process
 and its children. When that has changed, the file is written anew, atomically. Several processes may use one
-file: each adds its news to the file as it is by then. A process that is killed loses only its own news.
+file: each adds its new entries to the file as it is by then. A process that is killed loses only its own.
 Entries that newer ones superseded, and records of entries that are gone, are left out, so it does not grow.
 
 Owns that format and these moments. Must not know who uses the root. Only regular files whose place and name
@@ -11,6 +11,7 @@ a root has are read from it; what follows damage is lost, and a file that is not
 
 import atexit
 import os
+import re
 import stat
 import struct
 import sys
@@ -41,6 +42,9 @@ _FRONT = _BLOCK + len(MAGIC)
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
 _SUM = slice(148, 156)
 _RECORDS = (layout.ROWS, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
+_BEGINNINGS = tuple("/".join((*place, "")).encode() for place in (layout.ENTRIES, *_RECORDS))
+_HEX_KEY = re.compile(rb"[0-9a-f]{64}")
+_KEY_BYTES = 32
 _WAIT_S = 5.0
 _NAME_CAP = 40
 """How much of the file's name its directory has, so that messages with that are understood."""
@@ -83,18 +87,22 @@ def is_root_file(path: Path) -> bool:
     with suppress(OSError, ValueError):
         if stat.S_ISREG(path.stat().st_mode):  # a FIFO would wait for its other end
             with path.open("rb") as file:
-                return _is_ours(file.read(_FRONT), os.fstat(file.fileno()).st_size)
+                return _is_ours(file)
     return False
 
 
-def _is_ours(front: bytes, size_bytes: int) -> bool:
-    """Whether these are the first bytes of such a file, although some may be damaged.
+def _is_ours(file: BinaryIO) -> bool:
+    """Whether an open file is such a file, although some of it may be damaged; raises OSError.
 
     A tar file without members is a few blocks of zeros; more of them may be anything, such as a disk's image.
     """
+    front = file.read(_FRONT)
     name, end, rest = front[:_NAME_BYTES].partition(b"\0")
-    of_root = name.startswith(f"{layout.VERSION_FOLDER}/".encode()) and bool(end) and not rest.strip(b"\0")
-    is_empty = bool(front) and not front.strip(b"\0") and size_bytes <= _EMPTY_BYTES
+    if name == f"{layout.VERSION_FOLDER}/".encode():
+        with suppress(FormatError):  # packed by tar: a tar file of others may have such a directory
+            return any(True for _ in members(file))
+    of_root = name.startswith(_BEGINNINGS) and bool(end) and not rest.strip(b"\0")
+    is_empty = bool(front) and not front.strip(b"\0") and os.fstat(file.fileno()).st_size <= _EMPTY_BYTES
     return of_root or front[_BLOCK:] == MAGIC or is_empty
 
 
@@ -122,7 +130,9 @@ def members(file: BinaryIO) -> Iterator[tuple[Member, bytes]]:
 
 
 def _octal(text: bytes) -> int:
-    return int(text.strip(b"\0 ") or b"0", 8)
+    if not re.fullmatch(rb"[0-7]*", text := text.strip(b"\0 ")):  # int also takes a sign
+        raise ValueError
+    return int(text or b"0", 8)
 
 
 def _is_in_root(member: Member, size_bytes: int) -> bool:
@@ -144,9 +154,11 @@ def packed(files: Iterable[tuple[Member, bytes]]) -> Iterator[bytes]:
 
 
 def chosen(
-    root: RootFolder, choose: Callable[[Mapping[Member, EntryHead]], Collection[Member]]
+    root: RootFolder,
+    choose: Callable[[Mapping[Member, EntryHead]], Collection[Member]],
+    kinds: Collection[tuple[str, ...]] = _RECORDS,
 ) -> list[Member]:
-    """The chosen ones of a root's sound entries, and the records that belong to these.
+    """The chosen ones of a root's sound entries, and the records of some kinds that belong to these.
 
     Raises CacheUnusableError.
     """
@@ -161,7 +173,7 @@ def chosen(
     keys = {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
     programs = {layout.FIRST_HISTORY, *(layout.history_name(heads[one].program) for one in entries)}
     found = entries[:]
-    for place in _RECORDS:
+    for place in kinds:
         records = []
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for name in [one.name for one in folder.entries()]:
@@ -171,7 +183,8 @@ def chosen(
                         continue
                     if place == layout.ROWS:  # these name entries by the bytes of their keys
                         data = os.read(fd, status.st_size)
-                        belongs = any(key in data for key in keys)
+                        parts = (data[at : at + _KEY_BYTES] for at in range(len(data)))
+                        belongs = not keys.isdisjoint(parts)
                     else:
                         belongs = place != layout.PROGRAMS or name in programs
                     records += [member] * belongs
@@ -181,45 +194,76 @@ def chosen(
     return found
 
 
-def write(path: Path, root: RootFolder, files: Collection[Member]) -> None:
-    """Write a file atomically; raises OSError, or CacheUnusableError for the root."""
-    keys = [one.name.removesuffix(layout.ENTRY_SUFFIX).encode() for one in files if one.is_entry]
+def write(path: Path, folder: Folder, root: RootFolder, files: Collection[Member]) -> None:
+    """Write a file atomically, below its lock; raises OSError, or a GpucacheError with the remedy."""
+    keys = {one.name.removesuffix(layout.ENTRY_SUFFIX).encode() for one in files if one.is_entry}
+    if len(files) > MEMBERS_CAP:
+        raise UsageError(f"{root.path} has more than {MEMBERS_CAP} files; choose some with --program")
 
     def read() -> Iterator[tuple[Member, bytes]]:
+        left = FILE_BYTES_CAP
         for member in files:
-            with (
-                root.open() as top,
-                open_trusted(top, *member.place, member.name) as (fd, _),
-                open(fd, "rb", closefd=False) as file,
-            ):
-                lines = file if member.place == layout.PROGRAMS else ()
-                of_keys = b"".join(line for line in lines if any(key in line for key in keys))
-                yield member, of_keys or file.read()
+            try:
+                with (
+                    root.open() as top,
+                    open_trusted(top, *member.place, member.name) as (fd, _),
+                    open(fd, "rb", closefd=False) as file,
+                ):
+                    lines = file if member.place == layout.PROGRAMS else ()
+                    of_keys = b"".join(line for line in lines if not keys.isdisjoint(_HEX_KEY.findall(line)))
+                    data = of_keys or file.read()
+            except FileNotFoundError:  # another process evicted it
+                continue
+            left -= len(data) + 2 * _BLOCK
+            if left < 0:
+                raise UsageError(f"{root.path} has more than 4 GiB; choose some with --program")
+            yield member, data
 
-    mode, partial = 0o600, f".{path.name}.part"
-    with Folder.at(path.parent) as folder:
-        with suppress(FileNotFoundError):
-            mode |= folder.lstat(path.name).st_mode & 0o044
-        with suppress(FileNotFoundError):
-            folder.unlink(partial)  # of a killed process, as one process at a time writes
-        folder.publish(partial, folder, path.name, packed(read()), mode, durable=True)
+    mode, ours = 0o600, re.compile(rf"{re.escape(f'.{path.name}.gpucache-')}[0-9a-f]{{16}}")
+    with suppress(FileNotFoundError):
+        mode |= folder.lstat(path.name).st_mode & 0o044
+    for one in [one.name for one in folder.entries() if ours.fullmatch(one.name)]:
+        with suppress(OSError):
+            folder.unlink(one)  # of a killed process, as one process at a time writes
+    partial = f".{path.name}.gpucache-{os.urandom(8).hex()}"
+    folder.publish(partial, folder, path.name, packed(read()), mode, durable=True)
+
+
+@contextmanager
+def _alone(path: Path, wait_s: float = _WAIT_S) -> Iterator[Folder]:
+    """The directory of a file, while no other process writes the file; raises OSError, CacheUnusableError."""
+    from gpucache.store import lock
+
+    with (
+        Folder.at(path.parent) as folder,
+        lock.single_flight(folder, f".{path.name}.lock", wait_s) as holding,
+    ):
+        if not holding:
+            raise CacheUnusableError("another process writes it, or its file system has no locks")
+        yield folder
 
 
 def export(root: Path, path: Path, programs: Collection[str]) -> Written:
     """Write some programs of a root, all if none is named, into a file; raises OSError, UsageError.
 
-    Or CacheUnusableError for the root. A file that is not such a file stays.
+    Or CacheUnusableError for the root. A file that is not such a file stays. Requests that were noted are
+    left out, and which headers were read as well if programs are named: they may be of other programs.
     """
+    path = Path(os.path.realpath(path))
     if os.path.lexists(path) and not is_root_file(path):
         raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
     folder = RootFolder(root)
+    unsure = (layout.MISSED, layout.CLOSURES) if programs else (layout.MISSED,)
     files = chosen(
-        folder, lambda heads: [one for one in heads if not programs or heads[one].program in programs]
+        folder,
+        lambda heads: [one for one in heads if not programs or heads[one].program in programs],
+        [place for place in _RECORDS if place not in unsure],
     )
     if not (entries := sum(one.is_entry for one in files)):
         of = f" of {format_list([*programs])}" if programs else ""
         raise UsageError(f"{root} has no entries{of}; 'gpucache inspect' lists those that it has")
-    write(path, folder, files)
+    with _alone(path) as beside:
+        write(path, beside, folder, files)
     return Written(path, entries, path.stat().st_size, changed=True)
 
 
@@ -236,6 +280,8 @@ class RootFile:
         """The sentence about a damaged file; empty if it was whole."""
         with self._open() as file:
             places = _private_places()
+            if not places:
+                raise CacheUnusableError(f"{path} cannot be unpacked: no directory is writable; set TMPDIR")
             for parent in places:
                 try:
                     self._unpack(parent, file)
@@ -259,6 +305,8 @@ class RootFile:
             raise UsageError(
                 f"{path.parent} does not exist, so {path.name} cannot be kept there; create the directory"
             ) from None
+        except OSError as error:
+            raise os_errors.unreadable(path, error, "name another file") from None
         with folder:
             try:
                 opened = open_trusted(folder, path.name)
@@ -272,11 +320,10 @@ class RootFile:
             except OSError as error:
                 raise os_errors.unreadable(path, error, "name another file") from None
             with opened as (fd, status), open(fd, "rb", closefd=False) as file:
-                front = file.read(_FRONT)
-                ours = not front or _is_ours(front, status.st_size)
+                ours = not status.st_size or _is_ours(file)
                 if status.st_size > FILE_BYTES_CAP or not ours:
                     raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
-                yield file if front else None
+                yield file if status.st_size else None
 
     def _unpack(self, parent: str, file: BinaryIO | None) -> None:
         own = scratch.scratch(self._path.name[:_NAME_CAP], parent)
@@ -301,7 +348,7 @@ class RootFile:
                         self.root.put(folder, member.name, data, used_ns=used_ns, durable=False)
         except FormatError as error:
             self.damage = (
-                f"{self._path} {error}; the rest is lost, and a program that needs it replaces the file"
+                f"{self._path} {error}; the rest is lost, and the next program that misses writes it anew"
             )
 
     def _states(self) -> dict[str, tuple[int, int]]:
@@ -321,8 +368,6 @@ class RootFile:
 
     def write(self, wait_s: float = _WAIT_S) -> Written:
         """Write the file if its root has changed, after any other process that writes it. Raises nothing."""
-        from gpucache.store import lock
-
         done = Written(self._path)
         if os.getpid() != self._process:
             return done
@@ -332,18 +377,12 @@ class RootFile:
                 _differs(self._had[one], now[one]) for one in now
             )
             if self._writes and not same:
-                with (
-                    Folder.at(self._path.parent) as folder,
-                    lock.single_flight(folder, f".{self._path.name}.lock", wait_s) as holding,
-                ):
-                    if not holding:
-                        why = "another process writes it, or its file system has no locks"
-                        return done._replace(problem=f"{self._path} was not written: {why}")
+                with _alone(self._path, wait_s) as folder:
                     with self._open() as file:
                         if file is not None and self._identity != _identity(os.fstat(file.fileno())):
                             self._take(file)
                     kept = chosen(self.root, self._current)
-                    write(self._path, self.root, kept)
+                    write(self._path, folder, self.root, kept)
                     self._identity = _identity(folder.lstat(self._path.name))
                 self._had, self._entries, self.damage = self._states(), sum(one.is_entry for one in kept), ""
                 done = done._replace(changed=True)
@@ -358,24 +397,23 @@ class RootFile:
     def _current(self, heads: Mapping[Member, EntryHead]) -> list[Member]:
         """Entries that this process used or made, and those to which there is no newer one.
 
-        Next to a newer one of another toolchain an entry stays for 30 days, as two environments may share a
-        file.
+        Next to a newer one of another toolchain an entry stays for 30 days without a use, as two environments
+        may share a file, and so does one whose source is no file: another program may have that name.
         """
         newest: dict[object, int] = {}
         for head in heads.values():
             for build in (_build(head), _build(head)[:-1]):
                 newest[build] = max(head.created_ns, newest.get(build, 0))
-        return [
-            one
-            for one, head in heads.items()
-            if max(one.used_ns, head.created_ns) >= self._begun_ns
-            or (
-                newest[_build(head)] == head.created_ns
-                and (
-                    newest[_build(head)[:-1]] == head.created_ns or one.used_ns > self._begun_ns - _UNUSED_NS
-                )
-            )
-        ]
+
+        def stays(used_ns: int, head: EntryHead) -> bool:
+            if max(used_ns, head.created_ns) >= self._begun_ns:
+                return True
+            build, made = _build(head), head.created_ns
+            young = used_ns > self._begun_ns - _UNUSED_NS
+            proven = head.place and newest[build] > made
+            return newest[build[:-1]] == made or (young and not proven)
+
+        return [one for one, head in heads.items() if stays(one.used_ns, head)]
 
     def close(self) -> None:
         """Remove the directory. Raises nothing."""
@@ -403,8 +441,11 @@ def _private_places() -> list[str]:
     with suppress(OSError):
         status = Path(runtime).stat()
         if distrust(status) is None and not status.st_mode & 0o077:
-            found.append(runtime)
-    return [*filter(lambda one: os.access(one, os.W_OK | os.X_OK), (*found, "/dev/shm")), scratch.temporary()]
+            found += [runtime] * os.access(runtime, os.W_OK | os.X_OK)
+    found += ["/dev/shm"] * os.access("/dev/shm", os.W_OK | os.X_OK)
+    with suppress(OSError):
+        found.append(scratch.temporary())
+    return found
 
 
 _open: dict[Path, RootFile] = {}
@@ -417,7 +458,7 @@ def root_of(path: Path, warn: Callable[[str], object], *, writes: bool) -> Path:
         if _open.setdefault(path, opened) is not opened:  # another thread was faster
             opened.close()
         else:
-            scratch.ENDINGS.add(_close)
+            scratch.ENDINGS.add(_end_quietly)
             atexit.register(_end, warn)
             if util := sys.modules.get("multiprocessing.util"):  # whose children end without atexit
                 util.Finalize(None, _end, (warn,), exitpriority=0)
@@ -441,6 +482,11 @@ def _end(warn: Callable[[str], object]) -> None:
     _close()
 
 
+def _end_quietly() -> None:
+    write_all()
+    _close()
+
+
 def _close() -> None:
-    for one in _open.values():
-        one.close()
+    while _open:
+        _open.popitem()[1].close()

@@ -100,11 +100,14 @@ def test_run_keeps_the_cache_in_a_file(run_cuda: Callable[..., Result], file: Pa
     assert ([*file.parent.iterdir()], [*Path(os.environ["XDG_CACHE_HOME"]).iterdir()]) == ([file], [])
 
 
-def test_the_file_does_not_grow(run_cuda: Callable[..., Result], file: Path) -> None:
-    """Versions of one program replace each other."""
-    sizes = []
-    for factor in range(4):
-        run_cuda(factor + 2)
+def test_the_file_does_not_grow(file: Path, tmp_path: Path) -> None:
+    """Versions of one source replace each other."""
+    need_nvrtc()
+    source, sizes = tmp_path / "a.cu", list[int]()
+    for factor in range(3):
+        source.write_text(f'extern "C" __global__ void a(int *p) {{ *p = {factor}; }}\n', encoding="utf-8")
+        command = [*_GPUCACHE, "warm", source, "--target", "cuda:sm_90"]
+        run_text(command, env={**os.environ, "GPUCACHE_FILE": str(file)})
         sizes.append(file.stat().st_size)
     assert len(set(sizes)) == 1
 
@@ -170,6 +173,16 @@ def test_a_file_that_cannot_be_kept_is_said_before_the_start(
         done = run_cuda(2, *words)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
     assert file.read_text(encoding="utf-8") == "text\n"
+
+
+def test_a_file_that_is_not_trusted_does_not_keep_a_command_from_running(
+    run_cuda: Callable[..., Result], file: Path
+) -> None:
+    """The command runs uncached, as with a root that cannot be used."""
+    run_cuda(2)
+    file.chmod(0o666)
+    done = run_cuda(2)
+    assert (done.returncode, "is not trusted" in done.stderr) == (0, True), done.stderr
 
 
 def test_a_command_that_a_signal_ends_has_its_builds_kept(file: Path) -> None:

@@ -553,7 +553,8 @@ def test_a_link_that_leads_to_itself_is_uncacheable(tree: Tree) -> None:
     """Some compilers go on searching after it, and for others it is an error."""
     root = tree({"a/y.h": b"", "b/x.h": b"x"})
     (root / "a" / "x.h").symlink_to("x.h")
-    assert "cannot be read" in (_closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
+    for source in (b"#include <x.h>", b"#define H <x.h>\n#include H"):
+        assert "symbolic links" in (_closure(source, root, "a", "b").uncacheable or "")
 
 
 @needs_root

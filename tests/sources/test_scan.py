@@ -100,6 +100,9 @@ def test_a_definition_goes_on_after_a_comment_of_several_lines() -> None:
             b"im\\\nport H;",
             b"/*\n*/ import/**/<x.h>;",
             b"import x.y;",
+            b"""'"'; import x; '"'""",
+            b'R"(")"; import x; "',
+            b'f("import x"); import y;',
             b"import :y;",
         ),
     ],
@@ -114,6 +117,7 @@ def test_a_directive_that_is_not_known_is_told(text: bytes) -> None:
     [
         *(b"#", b"#line 1", b'# 1 "x.h"', b"#pragma a", b"#undef A", b"#else a", b'#sccs "a"', b"#endif //"),
         *(b"int import = 1;", b'm::import("x.h");', b"// import x", b"a.import < b", b'#import "x.h"'),
+        *(b'printf("import it\\n");', b'say("", "to import x"), say("import y");'),
     ],
 )
 def test_a_directive_that_reads_nothing_is_known(text: bytes) -> None:

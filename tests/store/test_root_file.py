@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.host import scratch
 from gpucache.model import Entry
 from gpucache.store import layout, root_file
 from gpucache.store.directory import DirectoryStore
@@ -49,9 +50,20 @@ def start(path: Path) -> Callable[[], Process]:
 
 
 def recent(seed: str, payload: bytes | None = None) -> Entry:
-    """An entry that was built a minute ago."""
+    """An entry of a file's program that was built a minute ago."""
     entry = build_entry(seed, payload)
-    return entry._replace(head=entry.head._replace(created_ns=time.time_ns() - 60 * 10**9))
+    made_ns = time.time_ns() - 60 * 10**9
+    return entry._replace(head=entry.head._replace(created_ns=made_ns, place=f"{seed}.cl"))
+
+
+def _tar_of_others() -> bytes:
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, kind in (("v1", tarfile.DIRTYPE), ("v1/openapi.yaml", tarfile.REGTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            tar.addfile(member)
+    return made.getvalue()
 
 
 A, B, C = map(recent, "abc")
@@ -115,7 +127,7 @@ def test_a_killed_process_loses_its_own_news_alone(start: Callable[[], Process],
     """The file stays as it was, and a half written one next to it is in nobody's way."""
     start().end(A)
     start().store.publish(B)
-    path.with_name(f".{path.name}.part").write_bytes(b"half")
+    path.with_name(f".{path.name}.gpucache-{0:016x}").write_bytes(b"half")
     third = start()
     found = third.has(A, B)
     third.end(C)
@@ -157,6 +169,53 @@ def test_a_superseded_entry_that_is_used_stays(start: Callable[[], Process]) -> 
     process.has(A)
     process.end(new)
     assert start().has(A, new) == [True, True]
+
+
+def test_a_source_in_memory_may_be_another_program_of_its_name(start: Callable[[], Process]) -> None:
+    """Its entries stay next to newer ones, for 30 days after their last use."""
+    old, new = (one._replace(head=one.head._replace(place="")) for one in (A, newer(A, "z")))
+    start().end(old)
+    start().end(new)
+    assert start().has(old, new) == [True, True]
+
+
+def test_a_process_that_ends_early_writes_its_file(path: Path) -> None:
+    """An interrupt or an error after some builds loses none of them."""
+    root = root_file.root_of(path, print, writes=True)
+    DirectoryStore(root, writable=True).publish(A)
+    scratch.end_others()
+    assert (root.exists(), Process(path).has(A)) == (False, [True])
+
+
+def test_files_of_others_beside_it_stay(start: Callable[[], Process], path: Path) -> None:
+    """Only a half written file with a name that gpucache alone gives is removed."""
+    other = path.with_name(f".{path.name}.part")
+    other.write_bytes(b"mine")
+    start().end(A)
+    assert other.read_bytes() == b"mine"
+
+
+def test_an_export_through_a_link_keeps_the_link_and_the_mode(tmp_path: Path, path: Path) -> None:
+    """The file that it leads to is replaced, and is as private as it was."""
+    process, link = Process(path), tmp_path / "link.cache"
+    process.end(A)
+    link.symlink_to(path)
+    root = DirectoryStore(tmp_path / "root", writable=True)
+    root.publish(B)
+    root_file.export(root.root, link, ())
+    assert (link.is_symlink(), path.stat().st_mode & 0o777) == (True, 0o600)
+    assert Process(path).has(A, B) == [False, True]
+
+
+def test_an_export_leaves_out_the_requests_of_other_programs(tmp_path: Path, path: Path) -> None:
+    """A file for others has no noted request, and of named programs no record of headers either."""
+    root = DirectoryStore(tmp_path / "root", writable=True)
+    root.publish(A)
+    for folder, name in ((layout.MISSED, f"{0:064x}.json"), (layout.CLOSURES, f"{0:064x}.memo")):
+        root.root.joinpath(*folder).mkdir(parents=True)
+        (root.root.joinpath(*folder) / name).write_bytes(b"secret")
+    root_file.export(root.root, path, [A.head.program])
+    assert b"secret" not in path.read_bytes()
 
 
 def test_an_entry_of_another_toolchain_stays_for_a_month(start: Callable[[], Process], path: Path) -> None:
@@ -242,7 +301,7 @@ def test_only_regular_files_of_a_root_are_unpacked(
     start().end(B)
     rest, made = path.read_bytes(), BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        member = tarfile.TarInfo("v1/first")
+        member = tarfile.TarInfo("v1/rows/first")
         tar.addfile(member)
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, "/etc/passwd"
