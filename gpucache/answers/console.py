@@ -6,9 +6,9 @@ does not import rich.
 
 On a terminal a value shared by all rows is printed once above them, rows are grouped by values too wide for a
 column, and columns are dropped, the least important first, before any text is wrapped. A pipe gets
-every column in every row, so that a line can be searched for by itself. Each kind gives its ``lines`` for a
-width, in pieces that may have a style; rich, which takes longer to import than a small cache to read, is
-used only if a text is too long for its line. Must not know the content.
+every column in every row, so that a line can be searched for by itself. Tables and texts give their
+``lines`` for a width, in pieces that may have a style; rich, which takes longer to import than a small cache
+to read, is used only if a text is too long for its line. Must not know the content.
 """
 
 import os

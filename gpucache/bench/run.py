@@ -2,13 +2,12 @@
 
 Owns the order: rounds of one start of each arm in a newly drawn order, so that no arm is always first,
 until there are enough of them or the user interrupts. A kind of start (``sources``, a command) names its
-case, fills the caches of its warm starts, and makes one start of an arm at a time.
+case, fills the caches of its warm starts, and makes one start of an arm at a time. It also measures the share
+of the machine that other processes used meanwhile.
 
-Measures which share of the machine other processes used meanwhile.
-
-Owns the arms of a command: cold starts each with fresh empty directories for every known cache, warm ones
-with directories that were filled until nothing new was written, and starts with the user's own caches.
-The files that a start wrote are its proof. Must not know which caches exist or how they are redirected.
+A command has three arms: cold starts each with fresh empty directories for every known cache, warm ones with
+directories that were filled until nothing new was written, and starts with the user's own caches. The files
+that a start wrote are its proof. Must not know which caches exist or how they are redirected.
 """
 
 import os

@@ -2,14 +2,14 @@
 
 Owns the opening of a foreign file, the detection of changes since the scan, the files of one entry, the walk
 below a directory, and the tally of names of which the first are listed. Works on open directories
-(``gpucache.folders.Folder``). Must not know any format.
+(``gpucache.folders.Folder``).
 
 A frame describes the parts of a file's bytes in one line of text. It has one word for each part, in order:
 ``name:u8`` (u32, u64) is a little-endian number, ``name:z`` a C string, ``name:p64`` bytes after their length
 as u64, ``name:rest`` all that follows, ``:N`` or ``:N*name`` bytes to pass over, ``/4`` zeros up to a
 multiple of 4. ``?name`` after a word reads it only if that number is not 0. Only numbers and strings are
 read, and the parts that a rule asks for, each after a comparison with the file's size. Must not know any
-system.
+system or format.
 """
 
 import hashlib

@@ -5,12 +5,11 @@ files. Entries are identified by name, size and write time, so that a cache whic
 at each start is noticed. Among the files of unknown programs empty ones do not count, as several owners leave
 one at each start. Neither do logs and text other than PTX (settings, lists of recent files), which are marked
 as text, or SQLite's files for open databases, which every program writes again. A cache that is off until a
-variable is set is turned on when it is moved. Must not run anything, or know any system or the purpose of
-comparing two snapshots.
+variable is set is turned on when it is moved.
 
-Owns how caches are opened, at their systems' places or at a given place. An existing cache that cannot be
-opened is ``Unusable``, so that it does not hide the others. Loads only the requested systems. Must not know
-our own cache.
+It opens caches at their systems' places or at a given place, and loads only the requested systems. An
+existing cache that cannot be opened is ``Unusable``, so that it does not hide the others. Must not run
+anything, or know any system, our own cache, or the purpose of comparing two snapshots.
 """
 
 import os

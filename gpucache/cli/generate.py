@@ -172,7 +172,8 @@ FILES = (
 _ROOT = (
     "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "
     "macOS, %LOCALAPPDATA%\\gpucache\\Cache on Windows), unless --root or GPUCACHE_DIR names another. While "
-    "a command runs, compilers write to its directory gpucache-* in TMPDIR; that of a killed command is "
+    "a command runs, compilers write to its directory gpucache-* in TMPDIR, and a cache in one file is "
+    "unpacked to such a directory in XDG_RUNTIME_DIR, /dev/shm or TMPDIR; that of a killed command is "
     "removed by the next that needs one."
 )
 

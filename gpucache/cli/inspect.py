@@ -1,4 +1,4 @@
-"""``gpucache inspect``: the contents of a cache, and the reasons of misses."""
+"""``gpucache inspect``: a cache's contents, the reasons of misses (``--why``), and two keys compared."""
 
 import os
 import sys

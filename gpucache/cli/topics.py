@@ -1,4 +1,5 @@
-"""The manual pages of section 7: other caches, keys and misses, checks and batches, fleets.
+"""The manual pages of section 7 (other caches, keys and misses, checks and batches, fleets), and what all
+pages share: the form of their text, the examples of each verb, and the words of documents.
 
 Owns their sentences. Places are read from the registry and reasons from the verdicts.
 """
@@ -284,7 +285,7 @@ _LOAD = (
     "longer than usual, hence the time limits.",
     "The ranks of an MPI program in Python need no store and no disk. Rank 0 builds, all call "
     "gpucache.restore(comm.bcast(gpucache.bundle() if comm.rank == 0 else None)), and their builds then hit "
-    "in memory; gpucache writes nothing on their nodes. It serves gpucache.install(), gpucache.opencl and "
+    "in memory; restore writes nothing on their nodes. It serves gpucache.install(), gpucache.opencl and "
     "gpucache.cuda, not run.",
 )
 

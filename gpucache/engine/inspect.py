@@ -106,14 +106,6 @@ class Traces:
             yield program, target, sorted(map(_Trace._make, _PACKED.iter_unpack(own)))
 
 
-def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
-    """Advice on the entries of a cache, for the program with the most entries first."""
-    traces = Traces()
-    for _ in traces.of(entries):
-        pass
-    yield from advise_on(traces, fields)
-
-
 def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
     """Advice on entries of which traces were kept."""
     for number, (program, target, own) in enumerate(traces.largest()):

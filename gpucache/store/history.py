@@ -1,5 +1,5 @@
-"""The events of a program's entries: one bounded log for the first programs together, then one per program
-name, and one log of removed logs.
+"""The events of a program's entries: one bounded log for the programs of a small cache together, one for each
+further program name, and one log of removed logs.
 
 A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
 a time limit ended a build. A removed log is recorded by the digest of its program's name, so that a miss is

@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.inspect import Advice, AdviceKind
-from gpucache.engine.inspect import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise, looks_like
+from gpucache.engine.inspect import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise_on, looks_like
 from gpucache.model import KeyField
 
 
@@ -46,8 +46,11 @@ class Cache:
         self.reads += 1
         return self.known[key]
 
-    def advice(self, kind: AdviceKind) -> list[Advice]:
-        return [one for one in advise(reversed(self.entries), self.fields) if one.kind is kind]
+    def advice(self, kind: AdviceKind | None = None) -> list[Advice]:
+        traces = Traces()
+        for _ in traces.of(reversed(self.entries)):
+            pass
+        return [one for one in advise_on(traces, self.fields) if kind in (None, one.kind)]
 
 
 def _filled(label: str, values: Iterable[str], *, used: bool = False) -> Cache:
@@ -159,7 +162,7 @@ def test_what_readers_without_a_trace_may_hit_is_not_told() -> None:
     shared = _filled("source", map(str, range(GROWTH_ENTRIES)))
     shared.add({"source": "x"}, used=True)
     shared.entries = [one._replace(uses_show=False) for one in shared.entries]
-    assert list(advise(shared.entries, shared.fields)) == []
+    assert shared.advice() == []
 
 
 def test_few_key_fields_are_read_however_many_entries_there_are() -> None:

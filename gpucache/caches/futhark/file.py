@@ -20,10 +20,10 @@ anew for every input: the order of inputs does not matter, and an input given tw
 ``char``, so bytes from 0x80 on count differently where ``char`` has no sign. Source: Futhark, rts/c/cache.h
 (``cache_hash``, ``cache_store``, ``cache_restore``), rts/c/gpu_prototypes.h and rts/c/backends/.
 
-CUDA and HIP add each build option by itself and the source,
-OpenCL one string of all options and the source. A file stores no input, so if its key differs, each change of
-a single option that could explain the difference is tried: options left out, well-known ones added, other
-architectures, directories and numbers. A program's output with ``-L`` names its options and its file. Source:
+CUDA and HIP add each build option by itself and the source, OpenCL one string of all options and the source.
+A file stores no input, so if its key differs, each change of a single option that could explain the
+difference is tried: options left out, well-known ones added, other architectures, directories and numbers. A
+program's output with ``-L`` names its options and its file. Source:
 Futhark, rts/c/backends/{cuda,hip,opencl}.h.
 """
 

@@ -11,14 +11,14 @@ Three signs show that a command has a cache that no variable moves; each shows c
   costs nothing and misses a cache that was full before. CPU time, as a first run also waits for the disk.
 * A cold start with an empty home directory and an empty TMPDIR used far more CPU time than the other cold
   starts: a cache below them had saved time, and the files written anew show where it is. This costs a run and
-  misses places with an absolute path or from the user database. The run is not an arm of the benchmark, as
-  programs have settings, licences and packages below the home directory. If it fails, it shows nothing.
-* A warm start under ``strace``, if that is installed, read files that the command wrote since the benchmark
+  misses places with an absolute path or from the user database. Programs have settings, licences
+  and packages below the home directory, so a run that fails shows nothing.
+* A warm start under ``strace``, if that is installed, read files that the command wrote since the first run
   began, files of a known cache, or files in a directory that is called a cache. This costs a run and misses a
   cache that was full before and has another name.
 
 Not used: inotify and the times of files (they need to know the places and see the files of all programs),
-fanotify (needs root). Must not know which caches there are.
+fanotify (needs root).
 """
 
 import os
