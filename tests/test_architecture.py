@@ -73,7 +73,6 @@ _CLI = frozenset(
         "store.directory",
         "store.interface",
         "store.root_file",
-        "store.tag",
     }
 )
 
@@ -141,6 +140,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},
+    # The program that begins run gets constants of the store.
+    "cli.generate": _CLI | {"store"},
     "__main__": frozenset({"cli"}),
 }
 _ROOMS = frozenset(name for name in ALLOWED if "." not in name)

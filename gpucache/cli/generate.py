@@ -28,6 +28,7 @@ from gpucache.errors import ExitCode
 from gpucache.host.scratch import MARK
 from gpucache.manifest import FIELDS
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
+from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.tag import TAG_NAME, TAG_TEXT
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
@@ -84,7 +85,8 @@ def _lines() -> str:
     }
     texts = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
     texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
-    made = "".join(f"#define {name} {json.dumps(text)}\n" for name, text in texts.items())
+    values = {**texts, "JOURNAL_CAP": JOURNAL_CAP}
+    made = "".join(f"#define {name} {json.dumps(value)}\n" for name, value in values.items())
     return f"/* Made by python -m gpucache.cli.generate. */\n{made}"
 
 

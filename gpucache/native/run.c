@@ -21,8 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,7 +36,6 @@
 #include "run_lines.h"
 
 #define NOTES_CAP (8 << 20) /* what is read of the file next to the socket; Python reads more */
-#define JOURNAL_CAP (1 << 20)
 #define SOCKET_CAP 100 /* bytes of the socket's path: gpucache/serve/listening.py */
 #define ROOM 4096      /* bytes for thread-local variables: gpucache/serve/environment.py */
 #define ROOM_NAME "glibc.rtld.optional_static_tls"
@@ -82,6 +83,7 @@ static int is_plain(char **words) {
     };
     for (int each = 0; each < 3; each++)
         if (fcntl(each, F_GETFD) < 0) return 0;
+    if (value_of("PYTHONHOME")) return 0; /* a Python that may not start does so before the command */
     for (char **each = environ; *each; each++) {
         size_t known = 0, count = sizeof plain / sizeof *plain;
         if (strncmp(*each, "GPUCACHE_", 9)) continue;
@@ -96,9 +98,8 @@ static int is_plain(char **words) {
 /* Add a root, from the current directory if it is relative; whether it could be added. */
 static int add_root(const char *root, int size) {
     size_t at = strlen(roots);
-    if (memchr(root, ':', (size_t)size)) return 0;
-    if (at || !size) roots[at++] = ':', roots[at] = 0;
-    if (!size) return 1;
+    if (memchr(root, ':', (size_t)size) || at + 2 >= sizeof roots) return 0;
+    if (at) roots[at++] = ':', roots[at] = 0;
     if (*root != '/') {
         if (!getcwd(roots + at, sizeof roots - at - 1)) return 0;
         strcat(roots, "/"), at = strlen(roots);
@@ -112,6 +113,7 @@ static int find_roots(void) {
     const char *own = value_of("GPUCACHE_DIR"), *caches = value_of("XDG_CACHE_HOME"), *home = value_of("HOME");
     if (!own) {
         if (caches ? *caches != '/' || strchr(caches, ' ') : !home || *home != '/') return 0;
+        if (!caches && !strcmp(home, "/") && geteuid()) return 0; /* which means that there is no home */
         snprintf(usual, sizeof usual, "%s%s/gpucache", caches ? caches : home, caches ? "" : "/.cache");
         own = usual;
     }
@@ -394,13 +396,13 @@ static int is_counted(const char *program) {
     snprintf(root, sizeof root, "%.*s", (int)strcspn(roots, ":"), roots);
     for (const char *at = name; *at; at++)
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
-    if (!*root) return 1;
     if (lstat(root, &status) && !made_root(root))
         return errno == EROFS || errno == EACCES || errno == EPERM; /* then nothing remains to be done */
     snprintf(path, sizeof path, "%s/v1/journal/misses.jsonl", root);
     /* Without O_NONBLOCK a FIFO would wait for its other end. */
     int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return 0;
+    if (fd < 0)
+        return (errno != ENOENT || access(root, W_OK)) && (errno == EROFS || errno == EACCES || errno == EPERM);
     clock_gettime(CLOCK_REALTIME, &now);
     int size = snprintf(line, sizeof line,
                         "{\"kind\":\"process\",\"when_ns\":%llu,\"command\":\"%s\",\"pid\":%d,\"hits\":%llu,\"misses\":0}\n",
@@ -464,6 +466,17 @@ static void say(int code) {
     if (write(2, line, strlen(line)) < 0) return; /* nobody reads it */
 }
 
+/* End by the signal that ended the command, without a core of ours. */
+static void end_by(int number) {
+    sigset_t one;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(number, SIG_DFL);
+    sigemptyset(&one), sigaddset(&one, number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    raise(number);
+    _exit(128 + number);
+}
+
 /* Run the command and end as it does; returns if Python has to do so, or to go on. */
 static void run(char **words, int is_quiet) {
     static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
@@ -498,14 +511,14 @@ static void run(char **words, int is_quiet) {
     }
     remove_folder(folder);
     waitid(P_PID, (id_t)command, &end, WEXITED);
-    _exit(end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status);
+    if (end.si_code != CLD_EXITED) end_by(end.si_status);
+    _exit(end.si_status);
 }
 
 int main(int count, char **words) {
     static char own[PATH_MAX], script[PATH_MAX + 24], *usual[] = {script, NULL};
     int begin = 1, by = 0;
-    ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[size > 0 ? size : 0] = 0;
+    if (readlink("/proc/self/exe", own, sizeof own - 1) < 0 && !realpath((char *)getauxval(AT_EXECFN), own)) *own = 0;
     if (strrchr(own, '/')) *strrchr(own, '/') = 0;
     snprintf(script, sizeof script, "%s/gpucache-python", own);
     python = usual;

@@ -9,3 +9,4 @@
 #define MARK ".gpucache-scratch"
 #define TAG_NAME "CACHEDIR.TAG"
 #define TAG_TEXT "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a cache made by gpucache, which backups may leave out.\n# For information see https://bford.info/cachedir/\n"
+#define JOURNAL_CAP 2097152

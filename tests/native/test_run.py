@@ -9,8 +9,9 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from gpucache.answers.run_lines import counted, unbuilt
 from gpucache.native import build
 from gpucache.settings import read_settings
+from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.patience import wait_until
@@ -28,6 +30,16 @@ _PYTHON = ("sh", "-c", 'echo "Python $*"', "python")
 """Stands for the words that start gpucache in Python, and shows its arguments."""
 _HIT = "hit {} {} {}\tkey\ttarget\tprogram"
 _NOTES = 'cat "$1" >> "${GPUCACHE_RUN_SOCKET%/*}/notes"; exit "$2"'
+_ASKS = """
+import contextlib, os, socket, sys
+asking = socket.socket(socket.AF_UNIX)
+asking.connect(os.environ["GPUCACHE_RUN_SOCKET"])
+with contextlib.suppress(ConnectionResetError):
+    asking.recv(1)
+sys.exit(4)
+"""
+"""A command that waits for an answer, and goes on if none can come."""
+_WITHOUT_PROC = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
 Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -43,9 +55,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def start(libraries: Path, environ: dict[str, str]) -> Start:
     """Run a command by the program, with the arguments of gpucache before it."""
 
-    def call(*arguments: object, **more: str) -> "subprocess.CompletedProcess[str]":
+    def call(
+        *arguments: object, outer: Sequence[str] = (), **more: str
+    ) -> "subprocess.CompletedProcess[str]":
         program = (libraries / build.file_name(build.STARTER), f"--by={len(_PYTHON)}", *_PYTHON)
-        return run_text([*program, *arguments], env={**environ, **more})
+        return run_text([*outer, *program, *arguments], env={**environ, **more})
 
     return call
 
@@ -54,12 +68,15 @@ def start(libraries: Path, environ: dict[str, str]) -> Start:
 def noted(start: Start, tmp_path: Path) -> Start:
     """Run a command whose libraries note some lines; it ends with a code."""
 
-    def call(*lines: str, code: int = 0, quiet: bool = False, name: str = "sh") -> object:
+    def call(
+        *lines: str, code: int = 0, quiet: bool = False, name: str = "sh", outer: Sequence[str] = ()
+    ) -> object:
         (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
         shell = tmp_path / name
         shell.symlink_to("/bin/sh")
         options = ["-q"] if quiet else []
-        return start("run", *options, "--", shell, "-c", _NOTES, "sh", tmp_path / "lines", code)
+        notes = ("run", *options, "--", shell, "-c", _NOTES, "sh", tmp_path / "lines", code)
+        return start(*notes, outer=outer)
 
     return call  # type: ignore[return-value]
 
@@ -162,8 +179,10 @@ def test_other_arguments_are_left_to_python(start: Start, arguments: list[str]) 
         {"GPUCACHE_RUN_SOCKET": "/of/an/outer/run"},
         {"GPUCACHE_DIR": "/with:colon"},
         {"GPUCACHE_DIR": "", "XDG_CACHE_HOME": "relative"},
+        {"GPUCACHE_DIR": f"/{'x' * 8190}", "GPUCACHE_SYSTEM_DIRS": "relative"},
+        {"PYTHONHOME": "/no/python"},
     ],
-    ids=str,
+    ids=["log", "require", "outer", "colon", "relative", "long", "home"],
 )
 def test_variables_that_need_settings_are_left_to_python(start: Start, variables: Mapping[str, str]) -> None:
     assert start("run", "--", "true", **variables).stdout == "Python run -- true\n"
@@ -212,6 +231,45 @@ def test_hits_of_an_image_need_no_root_that_can_be_written(noted: Start, environ
     assert noted(_HIT.format(1, 2, 3)).stderr.startswith("gpucache: 1 build: 1 hit")
 
 
+def test_hits_need_no_own_root_that_can_be_written(noted: Start, environ: dict[str, str]) -> None:
+    """There is nothing to count in one that is there, as on a disk that is mounted to be read."""
+    with tempfile.TemporaryDirectory() as place:
+        environ["GPUCACHE_DIR"] = f"{place}/root"
+        Path(environ["GPUCACHE_DIR"]).mkdir()
+        readable = (
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            f'mount -t tmpfs -o ro none {place}/root && exec "$@"',
+            "sh",
+        )
+        if run_text([*readable, "true"]).returncode:
+            pytest.skip("nothing may be mounted here")
+        assert noted(_HIT.format(1, 2, 3), outer=readable).stderr.startswith("gpucache: 1 build: 1 hit")
+
+
+def test_a_journal_is_appended_to_up_to_its_limit(noted: Start, tmp_path: Path) -> None:
+    """Which is the store's, that leaves half of it."""
+    journal = tmp_path / "root" / "v1" / "journal" / "misses.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(b"x" * (JOURNAL_CAP - 1))
+    assert noted(_HIT.format(1, 2, 3)).stdout == ""
+    assert noted(_HIT.format(1, 2, 3), name="other").stdout.startswith("Python run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can act as another user")
+def test_a_user_without_a_home_is_left_to_python(libraries: Path, environ: dict[str, str]) -> None:
+    """Whose HOME is /, where nobody but the administrator has a cache."""
+    with tempfile.TemporaryDirectory() as place:
+        shutil.copytree(libraries, place, dirs_exist_ok=True)
+        Path(place).chmod(0o755)
+        program = (Path(place) / build.file_name(build.STARTER), f"--by={len(_PYTHON)}", *_PYTHON)
+        home = {**environ, "GPUCACHE_DIR": "", "XDG_CACHE_HOME": "", "HOME": "/", "TMPDIR": "/tmp"}
+        done = run_text([*program, "run", "--", "true"], env=home, user=65534, cwd="/")
+    assert done.stdout == "Python run -- true\n"
+
+
 def test_signals_are_passed_on(libraries: Path, environ: dict[str, str]) -> None:
     """The command ends by its own handler, and its code is ours."""
     program = [str(libraries / build.file_name(build.STARTER)), "--by=1", "false", "run", "--"]
@@ -225,19 +283,16 @@ def test_signals_are_passed_on(libraries: Path, environ: dict[str, str]) -> None
 def test_a_command_outlives_a_python_that_cannot_be_started(libraries: Path, environ: dict[str, str]) -> None:
     """It goes on without answers, and keeps its code."""
     program = [str(libraries / build.file_name(build.STARTER)), "--by=1", "/no/python", "run", "--"]
-    asks = """
-import contextlib, os, socket, sys
-asking = socket.socket(socket.AF_UNIX)
-asking.connect(os.environ["GPUCACHE_RUN_SOCKET"])
-with contextlib.suppress(ConnectionResetError):
-    asking.recv(1)
-sys.exit(4)
-"""
-    done = run_text([*program, sys.executable, "-c", asks], env=environ)
+    done = run_text([*program, sys.executable, "-c", _ASKS], env=environ)
     assert (done.returncode, done.stderr) == (
         4,
         "gpucache: cannot start /no/python: No such file or directory; install gpucache again\n",
     )
+
+
+def test_without_python_the_end_is_the_commands_signal(libraries: Path, environ: dict[str, str]) -> None:
+    program = (libraries / build.file_name(build.STARTER), "--by=1", "/no/python", "run", "--")
+    assert run_text([*program, "sh", "-c", "kill -TERM $$"], env=environ).returncode == -signal.SIGTERM
 
 
 def test_python_goes_on_with_the_command(libraries: Path, environ: dict[str, str], tmp_path: Path) -> None:
@@ -322,3 +377,17 @@ def test_an_installed_program_finds_its_libraries_and_its_script(
     assert run_text([link, "inspect"], env=environ).stdout == "Python inspect\n"
     shutil.copytree(package.parents[2], tmp_path / "env" / lib / "python3.12" / "site-packages")
     assert run_text([link, *shows], env=environ).stdout.startswith("Python run -q -- sh")
+
+
+def test_an_installed_program_needs_no_proc_to_start_python(libraries: Path, tmp_path: Path) -> None:
+    """It finds the script by the path that it was started with."""
+    if run_text([*_WITHOUT_PROC, "true"]).returncode:
+        pytest.skip("nothing may be mounted here")
+    (tmp_path / "bin").mkdir()
+    own = tmp_path / "bin" / "gpucache"
+    shutil.copy(libraries / build.file_name(build.STARTER), own)
+    script = own.with_name("gpucache-python")
+    script.write_text('#!/bin/sh\necho "Python $*"\n')
+    script.chmod(0o755)
+    found = {**os.environ, "PATH": f"{own.parent}:{os.environ['PATH']}"}
+    assert run_text([*_WITHOUT_PROC, "gpucache", "inspect"], env=found).stdout == "Python inspect\n"
