@@ -55,8 +55,13 @@ def _started(own: "list[str]", state: "str | None") -> "Running | None":
 
     if state is None:
         words = [sys.executable, *sys.orig_argv[1 : -len(own)]]
-        if program := starter():
-            os.execv(program, [program, f"--by={len(words)}", *words, *own])
+        # A program that sets sys.argv cannot be started again by its words.
+        if sys.stdout and sys.orig_argv[-len(own) :] == own and (program := starter()):
+            try:
+                sys.stdout.flush()
+                os.execv(program, [program, f"--by={len(words)}", *words, *own])
+            except OSError:
+                return None  # Python does it all
         return None
     pid, listener, lock, folder = state.split(":", 3)
     if int(pid) < 0:
@@ -64,6 +69,20 @@ def _started(own: "list[str]", state: "str | None") -> "Running | None":
     running = Running(own[own.index("--") + 1 :], "", adopted=(int(pid), int(listener), int(lock), folder))
     running.run(os.environ)
     return running
+
+
+def _outlived(state: str, error: BaseException) -> int:
+    """Wait for a command that ``native/run.c`` started; gives its exit code."""
+    pid, listener, _ = state.split(":", 2)
+    from contextlib import suppress
+
+    told = f"unexpected {type(error).__name__}: {error}; the command goes on without answers"
+    with suppress(OSError):  # nobody may read it
+        sys.stderr.write(f"gpucache: {told}\n")
+    with suppress(OSError):  # it may be closed already
+        os.close(int(listener))  # programs that wait for a reply go on without one
+    code = os.waitstatus_to_exitcode(os.waitpid(int(pid), 0)[1])
+    return code if code >= 0 else 128 - code
 
 
 def _leave(code: int) -> None:
@@ -95,11 +114,11 @@ def _has_others() -> bool:
 
 
 def _run(arguments: "Sequence[str] | None") -> int:
-    running = None
+    running, state = None, os.environ.pop(_ADOPTED, None)
     try:
         own = sys.argv[1:] if arguments is None else list(arguments)
-        state = os.environ.pop(_ADOPTED, None)
-        if arguments is None and own[:1] == ["run"] and "--" in own[1:3]:
+        plain = [word for word in own[1:3] if word not in ("-q", "--quiet")]
+        if arguments is None and own[:1] == ["run"] and plain[:1] == ["--"]:
             running = _started(own, state)
         from gpucache.cli.process import main as run
 
@@ -108,6 +127,8 @@ def _run(arguments: "Sequence[str] | None") -> int:
     except BaseException as error:  # while modules were imported, or before or after the verb
         if running is not None and running.code is not None:  # the report is not worth the command's code
             return running.end_as()
+        if state and not state.startswith("-"):
+            return _outlived(state, error)
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # an interrupt while a class is made is the cause of another error
         from gpucache.host import interrupts

@@ -83,7 +83,10 @@ class Running:
         """The server of NVRTC's compiles; None if it was not needed."""
 
     def run(self, environ: "Mapping[str, str]") -> None:
-        """Run it, and leave signals blocked; an error before its start is raised by ``ended``."""
+        """Run it, and leave signals blocked; an error before its start is raised by ``ended``.
+
+        An error while an adopted command runs is raised here: somebody has to wait for it.
+        """
         try:
             self._libraries = libraries(nvrtc=self._has_nvrtc)
             self._ended = await_command(
@@ -91,6 +94,8 @@ class Running:
             )
             self._has_ended = True
         except Exception as error:
+            if self._adopted is not None:
+                raise
             self._error = error
 
     @property

@@ -295,6 +295,25 @@ def test_without_python_the_end_is_the_commands_signal(libraries: Path, environ:
     assert run_text([*program, "sh", "-c", "kill -TERM $$"], env=environ).returncode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "sys.modules['gpucache.cli.running'] = None",
+        "import gpucache.cli.running as made; made.libraries = None",
+    ],
+    ids=["at its start", "without libraries"],
+)
+@pytest.mark.parametrize(("ends", "code"), [(_ASKS, 4), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_a_command_outlives_a_python_that_fails(
+    libraries: Path, environ: dict[str, str], broken: str, ends: str, code: int
+) -> None:
+    """It is waited for, and keeps its code."""
+    python = (sys.executable, "-c", f"import sys; {broken}; from gpucache.cli import main; sys.exit(main())")
+    program = (libraries / build.file_name(build.STARTER), f"--by={len(python)}", *python)
+    done = run_text([*program, "run", "--", sys.executable, "-c", ends], env=environ)
+    assert done.returncode == code, done.stderr
+
+
 def test_python_goes_on_with_the_command(libraries: Path, environ: dict[str, str], tmp_path: Path) -> None:
     """The real one: a question is answered, the directory goes, and the code is the command's."""
     program = (libraries / build.file_name(build.STARTER), "--by=3", sys.executable, "-m", "gpucache")
@@ -391,3 +410,47 @@ def test_an_installed_program_needs_no_proc_to_start_python(libraries: Path, tmp
     script.chmod(0o755)
     found = {**os.environ, "PATH": f"{own.parent}:{os.environ['PATH']}"}
     assert run_text([*_WITHOUT_PROC, "gpucache", "inspect"], env=found).stdout == "Python inspect\n"
+
+
+_STARTS = """
+import sys
+print("before")
+import gpucache.cli.running as running
+running.starter = lambda: {starter!r}
+from gpucache.cli import main
+sys.argv[1:] = {own!r} or sys.argv[1:]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "begins"),
+    [
+        (["run", "--", "true"], [], True),
+        (["run", "-q", "--", "true"], [], True),
+        (["run", "--learn", "--", "true"], [], False),
+        ([], ["run", "--", "true"], False),
+    ],
+    ids=["plain", "quiet", "option", "set"],
+)
+def test_python_begins_by_the_program_what_is_plain(
+    environ: dict[str, str], tmp_path: Path, words: list[str], own: list[str], begins: bool
+) -> None:
+    """Where it can be started again; what was printed before is not lost then."""
+    starter = tmp_path / "starter"
+    starter.write_text('#!/bin/sh\nwhile [ "$1" != run ]; do shift; done; echo "C $*"\n')
+    starter.chmod(0o755)
+    code = _STARTS.format(starter=str(starter), own=own)
+    done = run_text([sys.executable, "-c", code, *words], env=environ)
+    assert (done.stdout == f"before\nC {' '.join(words)}\n") == begins, done.stderr
+    assert (done.returncode, "C run" in done.stdout) == (0, begins)
+
+
+def test_python_does_what_a_program_that_cannot_be_started_would(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    starter = tmp_path / "starter"
+    starter.touch(mode=0o755)
+    code = _STARTS.format(starter=str(starter), own=[])
+    done = run_text([sys.executable, "-c", code, "run", "--", "sh", "-c", "exit 7"], env=environ)
+    assert (done.returncode, done.stdout) == (7, "before\n"), done.stderr
