@@ -77,11 +77,14 @@ class Layer:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
+                self.exists = self.exists or (self.folder / ENVIRONMENT).is_file()  # of another export
+                try:
+                    yield
+                finally:
+                    for name in () if self.exists else (layout.VERSION_FOLDER, LIBRARIES):
+                        shutil.rmtree(self.folder / name, ignore_errors=True)
             finally:
                 os.close(descriptor)
-                for name in () if self.exists else (layout.VERSION_FOLDER, LIBRARIES):
-                    shutil.rmtree(self.folder / name, ignore_errors=True)
         except OSError as error:
             raise os_errors.unwritable(self.folder, error, "name another directory") from None
 

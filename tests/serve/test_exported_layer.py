@@ -1,5 +1,6 @@
 """Exported layers with real programs and compilers: served without gpucache, and only identical builds."""
 
+import fcntl
 import os
 import platform
 import shutil
@@ -485,6 +486,39 @@ def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in paths if path.is_file()}
     library = modes.pop("libgpucache_opencl_layer.so")
     assert (library, modes) == (0o755, {"0" * 16 + ".row": 0o644, "gpucache.env": 0o644})
+
+
+@pytest.mark.usefixtures("layer")
+def test_an_export_that_stores_nothing_leaves_what_another_wrote(tmp_path: Path) -> None:
+    """Both began when there was no layer; of the first nothing is removed."""
+    first, second = Layer(tmp_path / "out"), Layer(tmp_path / "out")
+    with first.writing():
+        assert first.stores.user is not None
+        first.stores.user.rows.put("0" * 16, b"")
+        first.finish([Kind.BUILD])
+    before = _contents(tmp_path)
+    with second.writing():
+        assert second.exists
+    assert _contents(tmp_path) == before
+
+
+def test_a_new_layer_is_removed_before_another_export_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is held until nothing is left."""
+    layer, removed = Layer(tmp_path / "out"), []
+
+    def remove(path: Path, **_: object) -> None:
+        descriptor = os.open(layer.folder, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        removed.append(path.name)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    with layer.writing():
+        pass
+    assert removed == ["v1", "lib"]
 
 
 def test_a_layer_of_an_earlier_version_is_refused(gpucache: Call, tmp_path: Path) -> None:
