@@ -33,6 +33,7 @@ struct condition {
     char kind;
     struct wire_bytes place, text, value, more;
     uint64_t stamp; /* of a file or directory, in a root of one's own; 0 if there is none */
+    int is_own;     /* whether it is in such a root and of a kind that has a stamp there */
 };
 
 /* Files and directories by their numbers: two paths that led to one file must do so again. */
@@ -434,13 +435,10 @@ static int path_holds(const struct question *question, const struct condition *o
         what = "is not the same directory as before";
         same = !failed && S_ISDIR(status.st_mode) && is_same_file(seen, one->more, &status);
         break;
-    case 'L':
-        what = "holds other files";
-        same = !one->stamp || (!failed && S_ISDIR(status.st_mode) && is_as_it_was(one->stamp, &status));
-        break;
-    case 'N':
+    case 'L': case 'N':
         what = "holds other files";
         same = !failed && S_ISDIR(status.st_mode) && (is_as_it_was(one->stamp, &status) || names_hold(one, path));
+        same = same || (one->kind == 'L' && !one->is_own);
         break;
     case 'R':
         what = "leads to another place";
@@ -642,9 +640,9 @@ int conditions_hold(const struct question *question, struct wire_reply *record, 
     int same = seen.at != NULL;
     for (uint64_t left = seen.count; same && left; left--) {
         same = next_condition(record, &one);
-        one.stamp = 0;
-        if (same && stamps.size >= 8 && memchr(STAMPED, one.kind, strlen(STAMPED))) {
-            one.stamp = number_at(stamps.at);
+        one.is_own = same && stamps.size >= 8 && memchr(STAMPED, one.kind, strlen(STAMPED));
+        one.stamp = one.is_own ? number_at(stamps.at) : 0;
+        if (one.is_own) {
             stamps = (struct wire_bytes){(const char *)stamps.at + 8, stamps.size - 8};
         }
         same = same && holds(question, &one, &seen, why);

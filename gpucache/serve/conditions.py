@@ -9,7 +9,7 @@ Each is five fields: a kind, the base of its path, the path or another text, the
 | I | a library of a compiler is of this build, by its build id |
 | A, D | nothing is at this path; a directory exists |
 | N | a directory has the same names |
-| L | a directory has the same names, by its stamp alone: met where there is none |
+| L | in the user's own root as N; in a layer or an image always, as drivers are mounted there |
 | R | a path leads to the same place |
 | O | nothing but this file is in its directory |
 | W | the program is in this directory |
@@ -297,11 +297,10 @@ class _Found:
     def add_folders(self, files: Sequence[str]) -> None:
         """Where a compiler's own files are, in which no other file may appear that it would read, too."""
         for folder in dict.fromkeys(map(os.path.dirname, files)):
-            if (stamp := _stamp(folder, _status(folder))) != _NO_STAMP:
-                self.add(Condition("L", b"", os.fsencode(folder)), stamp)
+            self._add_names("L", folder, b"", os.fsencode(folder))
 
-    def _add_names(self, folder: str, names: str, place: bytes, text: bytes) -> None:
-        """A directory whose names have this digest, or that is not there."""
+    def _add_names(self, kind: str, folder: str, place: bytes, text: bytes, names: str = "") -> None:
+        """A directory, whose names have a digest if one is given, or that is not there."""
         try:
             stamp = _stamp(folder, os.stat(folder))  # which is taken before it is read
             found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before
@@ -309,13 +308,13 @@ class _Found:
             found = None
         except OSError as error:
             raise UncoveredError(f"{folder} cannot be listed any more ({error.strerror})") from None
-        if digest(b"\0".join(found or ())) != names:
+        if names and digest(b"\0".join(found or ())) != names:
             raise UncoveredError(_CHANGED)
         if found is None:
             self.add(Condition("A", place, text))
         else:
             total = sum(map(xxhash.xxh64_intdigest, found)) % (1 << 64)
-            self.add(Condition("N", place, text, _VALUE.pack(len(found), total)), stamp)
+            self.add(Condition(kind, place, text, _VALUE.pack(len(found), total)), stamp)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All disk accesses made to find the headers of a program."""
@@ -334,7 +333,7 @@ class _Found:
                 continue
             place, text = self._placed(path, apart)
             if question == "list":
-                self._add_names(path, answer, place, text)
+                self._add_names("N", path, place, text, answer)
             elif question == "real":
                 self._add_link(path, answer, place)
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
@@ -369,7 +368,8 @@ class _Found:
             raise UncoveredError(f"{path} is new")
         if is_library and (build_id := read_library(Path(path)).build_id):
             return "I", bytes.fromhex(build_id), _NO_STAMP
-        return "S" if is_library else "B", _value(path, spread=is_library), _stamp(path, status)
+        value = _value(path, _status_stamp(status), spread=is_library)
+        return "S" if is_library else "B", value, _stamp(path, status)
 
     def _number(self, path: str) -> bytes:
         status = _status(path)
@@ -434,8 +434,8 @@ def _stamp(path: str, status: os.stat_result) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _value(path: str, *, spread: bool) -> bytes:
-    """The value of a file of a compiler; of a large library only blocks are read that are spread evenly."""
+def _value(path: str, _: bytes, *, spread: bool) -> bytes:
+    """The value of a compiler's file with a stamp; of a large library blocks are read, spread evenly."""
     try:
         with Path(path).open("rb") as file:
             status = os.fstat(file.fileno())

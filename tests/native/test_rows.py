@@ -396,17 +396,26 @@ def test_names_of_a_directory_are_compared_in_any_order(root: Root, tmp_path: Pa
     assert root.ask(one) == _HIT
 
 
-def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, answer: Path, tmp_path: Path) -> None:
-    """Their directory's stamp shows it; in an image, where stamps mean nothing, nothing does."""
+@pytest.mark.parametrize("is_stamped", [True, False])
+def test_a_file_that_appears_beside_a_compilers_is_seen(
+    root: Root, answer: Path, tmp_path: Path, is_stamped: bool
+) -> None:
+    """Also without a stamp, as on NFS, and where root and compiler were copied; in an image it is not."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    one = root.answered(Condition("L", b"", bytes(folder)))
-    one = replace(one, stamps=_status_stamp(folder.stat()))
-    root.keep(one)
+    (folder / "a.h").touch()
+    value = struct.pack("<QQ", 1, xxhash.xxh64_intdigest(b"a.h"))
+    one = root.answered(Condition("L", b"", bytes(folder), value))
+    root.keep(replace(one, stamps=_status_stamp(folder.stat()) if is_stamped else bytes(8)))
     assert root.ask(one) == _HIT
-    tick(folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    folder.rename(tmp_path / "before")
+    (tmp_path / "copy").rename(folder)
+    moved = Root(tmp_path / "moved", answer)
+    shutil.copytree(root.path, moved.path, dirs_exist_ok=True)
+    assert moved.ask(one) == _HIT
     (folder / "new.h").touch()
-    assert root.ask(one) is None
+    assert root.ask(one) is None and moved.ask(one) is None
     assert Root(tmp_path / "other", answer).ask(one, root.path) == _HIT
 
 

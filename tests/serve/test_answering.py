@@ -1,6 +1,7 @@
 """The conditions of an answer in a root, and commands served there without a server."""
 
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.engine.prepare import Prepared
@@ -64,15 +66,15 @@ class Build:
             *_facts(_row(rows, implementation)),
         )
         self.asked: Asked = read_build(Fields(fields), Libraries())
-        self._devices = Devices(probe=lambda: rows)
-        (self.prepared,) = prepare_build(self.asked, self._devices)
+        devices = Devices(probe=lambda: rows)
+        (self.prepared,) = prepare_build(self.asked, devices)
+        self.files = devices.files(self.asked.devices[0])
 
     def conditions(
         self, key: CacheKey, prepared: Prepared | None = None, since_ns: int = 0
     ) -> set[Condition]:
-        files = [self._devices.files(facts) for facts in self.asked.devices]
         since_ns = since_ns or _since_ns()
-        return {*of_build(self.asked, [prepared or self.prepared], [key], files, since_ns).conditions}
+        return {*of_build(self.asked, [prepared or self.prepared], [key], [self.files], since_ns).conditions}
 
 
 @pytest.fixture(params=[("intel", b"CL_CONFIG_CPU_TARGET_ARCH=x"), ("pocl", b"POCL_VECTORIZER_REMARKS=1")])
@@ -169,6 +171,30 @@ def test_a_header_that_is_younger_than_a_minute_has_no_stamp(
     for later_ns, is_stamped in ((10 * 10**9, False), (70 * 10**9, True)):
         monkeypatch.setattr(time, "time_ns", lambda at=now_ns + later_ns: at)
         assert any(_header(str(header), digest(b"x"))[1]) is is_stamped
+
+
+def test_the_names_beside_a_compiler_are_known_without_a_stamp_too(
+    opencl: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS or in a directory that is younger than a minute."""
+    monkeypatch.setattr(conditions, "is_settled", lambda *_: False)
+    found = {one for one in opencl.conditions(opencl.prepared.key) if one.kind == "L"}
+    folders = {Path(file).parent for file in opencl.files}
+    assert folders and {one.text for one in found} == {*map(os.fsencode, folders)}
+    for one in found:
+        names = [os.fsencode(path.name) for path in Path(os.fsdecode(one.text)).iterdir()]
+        total = sum(map(xxhash.xxh64_intdigest, names)) % (1 << 64)
+        assert one.value == struct.pack("<QQ", len(names), total)
+
+
+def test_a_compilers_file_that_is_replaced_in_a_long_process_has_another_value(tmp_path: Path) -> None:
+    """A server that outlives an upgrade must not give the new file the old one's content."""
+    file, values = tmp_path / "builtins.bc", set()
+    for content in (b"old", b"new"):
+        (tmp_path / "next").write_bytes(content)
+        (tmp_path / "next").replace(file)
+        values.add(conditions._Found("/", tied=False)._recognised(str(file), is_library=False)[1])
+    assert len(values) == 2
 
 
 @pytest.mark.slow
