@@ -20,8 +20,7 @@
 #define VERSION 5
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
-#define ROWS_CAP 64
-#define CANDIDATES_CAP 16 /* the most records that are read for one question */
+#define ROWS_CAP 8     /* of one question: gpucache/serve/index.py has the same number */
 #define TOLD_CAP 4     /* the most that are read to report why nothing was found */
 #define NAMES_CAP 8192 /* the most files that are looked at for these */
 #define REFERENCES_CAP 128
@@ -413,7 +412,7 @@ static int try_record(const struct question *question, const struct index *index
 static int search(const struct question *question, const struct index *index, uint64_t of_question,
                   struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
     unsigned char row[ROW];
-    for (uint64_t at = 0; at < index->rows && at < CANDIDATES_CAP; at++)
+    for (uint64_t at = 0; at < index->rows; at++)
         if (read_at(index->fd, row, ROW, HEADER + at * ROW) && number_at(row + 8) == of_question &&
             try_record(question, index, row, reply, longest, why))
             return 1;

@@ -133,7 +133,9 @@ class Rows:
             return "nothing can be written to the cache"
         before = store.rows.get(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
-        return "" if store.rows.put(place_of(row), encode(rows)) else "it is larger than a row may be"
+        while rows and not store.rows.put(place_of(row), encode(rows)):
+            rows.pop()  # the oldest: each has the whole source
+        return "" if rows else "it is larger than a row may be"
 
     def asked(self, place: str) -> Question | None:
         """The fields of a question in a row of any root, without those of a process; None if it is gone."""

@@ -37,7 +37,7 @@ import xxhash
 from gpucache.model import CacheKey
 from gpucache.serve.wire import Kind, number
 
-CANDIDATES_CAP = 8
+ROWS_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
 _MAGIC, _VERSION = b"GPCINDEX", 5
 # A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
@@ -46,7 +46,6 @@ _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
-_ROWS_CAP = 64
 _TAIL = 80
 """The bytes at the end of a longer source that are in no digest, as a program may make them up."""
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
@@ -170,7 +169,7 @@ def place_of(row: Row) -> str:
 
 def _rows(data: bytes) -> Iterator[Row]:
     magic, version, count, size = _HEADER.unpack_from(data)
-    if (magic, version, size) != (_MAGIC, _VERSION, len(data)) or count > _ROWS_CAP:
+    if (magic, version, size) != (_MAGIC, _VERSION, len(data)) or count > ROWS_CAP:
         raise ValueError("no index")
     for at in range(count):
         of_source, of_question, begin, length = _ROW.unpack_from(data, _HEADER.size + at * _ROW.size)
@@ -186,7 +185,7 @@ def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
     kept: dict[bytes, Row] = {}
     for row in (*new, *old):
         kept.setdefault(_question(row.record), row)
-    return list(kept.values())[:CANDIDATES_CAP]
+    return list(kept.values())[:ROWS_CAP]
 
 
 def encode(rows: Sequence[Row]) -> bytes:

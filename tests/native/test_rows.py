@@ -25,7 +25,17 @@ from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
 from gpucache.serve.conditions import _header, _status_stamp
-from gpucache.serve.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
+from gpucache.serve.index import (
+    ROWS_CAP,
+    Answered,
+    Condition,
+    Reference,
+    encode,
+    merged,
+    place_of,
+    row_of,
+    rows_of,
+)
 from gpucache.serve.wire import Kind
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.root_folder import RECENCY_NS
@@ -466,14 +476,16 @@ def test_many_writers_and_readers_at_once(root: Root, tmp_path: Path) -> None:
 
 
 def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> None:
-    """A row is added to those of its question, of which the latest eight stay."""
+    """A row is added to those of its question, of which the latest stay; no file of more is believed."""
     rows = [row_of(root.answered(Condition("W", b"", b"/%d" % number))) for number in range(10)]
     held = row_of(root.answered(Condition("W", b"", b"/")))
-    kept = merged([held], merged(rows, ()))
-    data = encode(kept)
-    root.store.rows.put(place_of(held), data)
-    assert len(rows_of(data) or ()) == 8
-    assert root.ask(root.answered()) == _HIT
+    assert len(merged([held], rows)) == ROWS_CAP
+    before = rows[: ROWS_CAP - 1]
+    for kept, answer in (([*before, held], _HIT), ([held, *before, rows[-1]], None)):
+        data = encode(kept)
+        root.store.rows.put(place_of(held), data)
+        assert rows_of(data) == (kept if answer else None)
+        assert root.ask(root.answered()) == answer
 
 
 def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path]) -> None:

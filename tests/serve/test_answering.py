@@ -13,10 +13,12 @@ import xxhash
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.stores import Stores
 from gpucache.host.file_stamps import files_seen, is_young
 from gpucache.keys import digest, header_of, variable_of
 from gpucache.model import CacheKey, Device, KeyField
 from gpucache.serve import conditions
+from gpucache.serve.answering import Rows
 from gpucache.serve.conditions import (
     BY_CPU,
     BY_FIELD,
@@ -30,10 +32,12 @@ from gpucache.serve.conditions import (
 )
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import Condition, encode, rows_of
+from gpucache.serve.index import Condition, encode, place_of, row_of, rows_of
 from gpucache.serve.nvrtc import Call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, prepare_build, read_build
 from gpucache.serve.wire import Fields
+from gpucache.store.directory import DirectoryStore
+from tests.native.test_index import _build
 from tests.pocl import PLATFORM, need_pocl
 from tests.serve.conftest import PROGRAM, Done
 from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
@@ -195,6 +199,16 @@ def test_a_compilers_file_that_is_replaced_in_a_long_process_has_another_value(t
         (tmp_path / "next").replace(file)
         values.add(conditions._Found("/", tied=False)._recognised(str(file), is_library=False)[1])
     assert len(values) == 2
+
+
+def test_of_answers_that_do_not_fit_the_oldest_go(tmp_path: Path) -> None:
+    """Each row has the whole source: of one of a mebibyte fewer than eight fit into a file."""
+    store = DirectoryStore(tmp_path / "root", writable=True)
+    kept = []
+    for number in range(6):
+        kept.append(row_of(_build(Condition("W", b"", b"/%d" % number), source=bytes(1 << 20))))
+        assert Rows(Stores(user=store)).put(kept[-1]) == ""
+    assert rows_of(store.rows.get(place_of(kept[0])) or b"") == kept[:-4:-1]
 
 
 @pytest.mark.slow
