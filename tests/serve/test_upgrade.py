@@ -71,7 +71,7 @@ class Both:
         return done.stdout
 
     def checked(self, version: str) -> str:
-        """What one version says of the whole root, which is sound."""
+        """The findings of one version in the whole root: none."""
         done = self.call(version, "-m", "gpucache", "verify")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout.splitlines()[-1]

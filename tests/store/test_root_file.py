@@ -124,7 +124,7 @@ def test_two_processes_add_to_one_file(start: Callable[[], Process]) -> None:
 
 
 def test_a_killed_process_loses_its_own_news_alone(start: Callable[[], Process], path: Path) -> None:
-    """The file stays as it was, and a half written one next to it is in nobody's way."""
+    """The file stays as it was, and the next process removes a half written one next to it."""
     start().end(A)
     start().store.publish(B)
     path.with_name(f".{path.name}.gpucache-{0:016x}").write_bytes(b"half")
@@ -255,7 +255,7 @@ def test_records_stay_as_long_as_their_entries(start: Callable[[], Process]) -> 
 def test_a_truncated_file_is_a_miss_and_replaced(
     start: Callable[[], Process], path: Path, kept_bytes: int
 ) -> None:
-    """What is left of it is read, damage is said, and the next write makes it whole."""
+    """Its sound part is read, damage is reported, and the next write makes it whole."""
     start().end(A, B)
     whole = path.read_bytes()
     path.write_bytes(whole[:kept_bytes])
@@ -314,11 +314,12 @@ def test_only_regular_files_of_a_root_are_unpacked(
     assert files == {"CACHEDIR.TAG", "/".join((*layout.entry_folder(B.key), layout.entry_name(B.key)))}
 
 
-def test_lengths_are_bounded_by_the_file(path: Path, start: Callable[[], Process]) -> None:
-    """A member that claims 4 GiB takes no more memory than the file has bytes."""
+@pytest.mark.parametrize("size", [b"40000000000\0", b"-0000002000\0"])
+def test_lengths_are_bounded_by_the_file(path: Path, start: Callable[[], Process], size: bytes) -> None:
+    """A member that claims 4 GiB takes no more memory than the file has bytes; a negative size is damage."""
     start().end(A)
     whole = bytearray(path.read_bytes())
-    whole[124:136] = b"40000000000\0"
+    whole[124:136] = size
     whole[148:156] = b"%06o\0 " % (sum(whole[:512]) - sum(whole[148:156]) + 8 * 32)
     path.write_bytes(whole)
     process = start()
@@ -326,7 +327,15 @@ def test_lengths_are_bounded_by_the_file(path: Path, start: Callable[[], Process
 
 
 @pytest.mark.parametrize(
-    "content", [b"int main() {}\n", b"\x7fELF" + bytes(2000), b"x" * 600, b"v1/notes\n" * 99, bytes(99 << 10)]
+    "content",
+    [
+        b"int main() {}\n",
+        b"\x7fELF" + bytes(2000),
+        b"x" * 600,
+        b"v1/notes\n" * 99,
+        bytes(99 << 10),
+        _tar_of_others(),
+    ],
 )
 def test_another_file_is_never_replaced(path: Path, content: bytes) -> None:
     """A file that does not begin as ours is refused and stays."""
