@@ -1,9 +1,14 @@
-"""gpucache: warms, explains, checks and bounds the compile caches of OpenCL and CUDA programs.
+"""Compile GPU kernels once: a cache of compiled OpenCL and CUDA programs.
 
-Owns the version and the public names. Must not import a GPU stack, numpy or rich:
-``gpucache.opencl`` and ``gpucache.cuda`` are imported on first use. Imports nothing itself: until the
-command line is entered, Ctrl-C prints a traceback.
+For PyOpenCL programs, ``gpucache.install()`` at their start serves every build from the cache, and
+``gpucache.opencl.build_program(context, source)`` a single one. ``gpucache.cuda.compile_program(source,
+target="sm_90")`` compiles CUDA C++ with NVRTC, without a GPU. ``gpucache.bundle()`` gives the builds of this
+process as bytes, and ``gpucache.restore`` lets another process hit them. ``gpucache.errors`` has the
+exceptions, and the command ``gpucache --help`` everything else.
 """
+
+# Must not import a GPU stack, numpy or rich: the lazy names are imported on first use. Imports nothing
+# itself: until the command line is entered, Ctrl-C prints a traceback.
 
 TYPE_CHECKING = False  # typing's, which type checkers recognize by its name
 __version__ = "0.1.0"

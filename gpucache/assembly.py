@@ -209,6 +209,7 @@ def open_stores(
         memory=memory,
         user=user,
         systems=systems,
+        origin=settings.root_origin if settings.root_origin != "default" else "",
         unasked=lambda: [HitStore(root, writable=False) for root in _unasked(settings)],
         command=command,
         disabled=settings.disabled,

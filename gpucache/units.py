@@ -95,6 +95,12 @@ def format_age(age_ns: int) -> str:
     return "now"
 
 
+def format_ago(age_ns: int) -> str:
+    """The same as a phrase: ``just now``, ``5 min ago``."""
+    age = format_age(age_ns)
+    return "just now" if age == "now" else f"{age} ago"
+
+
 def format_instant(instant_ns: int) -> str:
     """An instant as ISO 8601 in UTC with seconds, such as ``2026-01-31T08:15:00Z``.
 
@@ -104,6 +110,21 @@ def format_instant(instant_ns: int) -> str:
 
     seconds = min(max(instant_ns // 1_000_000_000, 0), _LAST_SECOND)
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def with_ages(text: str, now_ns: int) -> str:
+    """A text whose instants, written ``at 2026-01-31T08:15:00Z``, are said as ages: ``5 min ago``."""
+    import re
+    from datetime import datetime
+
+    def age(match: "re.Match[str]") -> str:
+        try:
+            then_ns = int(datetime.fromisoformat(match[1]).timestamp()) * 1_000_000_000
+        except (ValueError, OverflowError):
+            return match[0]
+        return format_ago(now_ns - then_ns)
+
+    return re.sub(r"\bat (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)", age, text)
 
 
 def covered_ns(intervals: "Sequence[tuple[int, int]]") -> int:

@@ -54,6 +54,8 @@ class BenchVerdict(StrEnum):
     """There are too few pairs to tell."""
     DEGRADED = "degraded"
     """The figures are unreliable; the reason follows."""
+    NO_CACHE = "no-cache"
+    """There is nothing to compare: the command wrote into no cache that can be moved."""
     FAILED = "failed"
     """A start failed; the reason follows."""
 
@@ -488,7 +490,7 @@ def part_words(part: CachedPart) -> str:
 
 def verdict_words(case: BenchCase) -> str:
     """The verdict, and the ratio or the reason that supports it."""
-    if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED):
+    if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED, BenchVerdict.NO_CACHE):
         return f"{case.verdict}: {bare(case.reason)}"
     figures = (ratio_words(case.ratio) if case.ratio else "", bare(case.reason))
     return f"{verdict_name(case.verdict)}: {'; '.join(filter(None, figures))}"
@@ -576,6 +578,7 @@ _STYLES = {
     BenchVerdict.NO_DIFFERENCE: "",
     BenchVerdict.UNDECIDED: "",
     BenchVerdict.DEGRADED: "yellow",
+    BenchVerdict.NO_CACHE: "yellow",
     BenchVerdict.FAILED: "red",
 }
 
@@ -695,7 +698,7 @@ def _phases(case: BenchCase) -> Block:
 
 
 def _starts(drawn: Sequence[Bar]) -> Block:
-    named = ("median", "lowest", "highest", "starts", "as fast as cold")
+    named = ("median", "lowest", "highest", "starts", "speed-up by pairs")
     grid = Grid((Column("start", whole=True), *(Column(name, numeric=True) for name in named)))
     for bar in drawn:
         alone = "1x" if bar.arm == Arm.COLD else "-"

@@ -22,7 +22,15 @@ from gpucache.answers.console import (
 from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
 from gpucache.json_keys import Instant, json_keys
 from gpucache.model import Checks, KeyField
-from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
+from gpucache.units import (
+    format_age,
+    format_count,
+    format_duration,
+    format_instant,
+    format_size,
+    printable,
+    with_ages,
+)
 
 ROWS_IN_A_TABLE = 2000
 """The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
@@ -329,8 +337,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
     if unread:
         told = format_count(unread, "entry", "entries")
-        remedy = "'gpucache evict --older-than 30d' removes those unused for 30 days"
-        yield plain(f"note: {told} unused since built; {remedy}", "dim")
+        yield plain(f"note: {told} unused for 30 days; 'gpucache evict --older-than 30d' removes them", "dim")
 
 
 def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
@@ -420,7 +427,7 @@ def misses(
         yield Grid(columns, rows)
     else:
         yield plain("Last misses", "bold")
-        yield _by_age([(age, _miss(one, times)) for age, one, times in rows])
+        yield _by_age([(age, _miss(one, times, now_ns)) for age, one, times in rows])
     if noted:
         builds = format_count(noted, "build is", "builds are")
         yield plain(
@@ -429,9 +436,9 @@ def misses(
         )
 
 
-def _miss(record: Record, times: int) -> str:
+def _miss(record: Record, times: int, now_ns: int) -> str:
     what = _repeated(f"{record.get('program')} for {record.get('target')}", times)
-    return printable(f"{what}: {record.get('verdict')}: {record.get('detail')}", None)
+    return printable(f"{what}: {record.get('verdict')}: {with_ages(str(record.get('detail')), now_ns)}", None)
 
 
 def _repeated(what: str, times: int) -> str:
@@ -474,14 +481,19 @@ def _told_once(records: Iterable[Record]) -> list[tuple[Record, int]]:
     return [(same[0], len(same)) for same in alike]
 
 
-def processes(records: Sequence[Record], now_ns: int) -> Iterator[Block]:
-    """The counters of the last processes."""
-    rows = []
+def processes(records: Sequence[Record], now_ns: int, most: int | None = None) -> Iterator[Block]:
+    """The sums of the last processes by command, the newest first."""
+    commands: dict[str, list[Record]] = {}
     for record in records:
-        counts = f"{_count(record, 'hits', 'hit')}, {_count(record, 'misses', 'miss', 'misses')}"
-        rows.append((_ago(record, now_ns), f"{record.get('command')}: {counts}"))
+        commands.setdefault(str(record.get("command")), []).append(record)
+    rows = []
+    for command, own in list(commands.items())[:most]:
+        starts = format_count(len({one.get("pid") for one in own}), "start")
+        hits, misses = (sum(_number(one.get(name)) for one in own) for name in ("hits", "misses"))
+        counts = f"{format_count(hits, 'hit')}, {format_count(misses, 'miss', 'misses')} in {starts}"
+        rows.append((_ago(own[0], now_ns), f"{command}: {counts}"))
     if rows:
-        yield plain("\nLast processes", "bold")
+        yield plain("\nLast programs", "bold")
         yield _by_age(rows)
 
 
@@ -489,9 +501,8 @@ def _by_age(rows: Sequence[tuple[str, str]]) -> Pairs:
     return Pairs([(f"{age:>10}", text) for age, text in rows])
 
 
-def _count(record: Mapping[str, object], name: str, one: str, many: str = "") -> str:
-    number = record.get(name)
-    return format_count(number, one, many) if isinstance(number, int) else f"? {many or one + 's'}"
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _ago(record: Mapping[str, object], now_ns: int) -> str:

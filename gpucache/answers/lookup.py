@@ -29,8 +29,10 @@ class Verdict(StrEnum):
     FAILED = "failed"
     """Its source did not compile, so no cache can have it."""
     NOT_CONSULTED = "not-consulted"
-    """The cache was not queried: it is disabled or cannot be read, the entry is in another one, the target is
-    not on this machine, or the source file cannot be read again, as of a program built from memory."""
+    """The cache was not queried: it is disabled or cannot be read, the target is not on this machine, or the
+    source file cannot be read again, as of a program built from memory."""
+    ELSEWHERE = "elsewhere"
+    """The entry is in another root, which this run did not look in."""
     UNCACHEABLE = "uncacheable"
     """No exact key can be made for it; the reason and the remedy follow."""
     OPAQUE_KEY = "opaque-key"

@@ -201,9 +201,10 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
     yield from (plain(sentence, "dim") for sentence in summary.unseen)
     said = whole or summary.unseen or any(one.findings or one.notes or one.unchecked for one in outcomes)
     gap = "\n" if said else ""
+    checked = format_count(summary.checked, "entry", "entries")
     yield plain(
-        f"{gap}{summary.checked} checked, {_tried(summary)}{_sound(summary)}, "
-        f"{format_count(summary.findings, 'finding')}{repaired}{left}{unread_words(summary.unread)}",
+        f"{gap}{checked} checked: {_tried(summary)}{_found(findings)}{_without(summary)}{repaired}{left}"
+        f"{unread_words(summary.unread)}",
         "bold",
     )
 
@@ -217,10 +218,18 @@ def _tried(summary: VerifySummary) -> str:
     )
 
 
-def _sound(summary: VerifySummary) -> str:
-    """The number of entries without a fault, and how many of these no checksum covers."""
-    without = f" ({summary.without_checksum} of them without a checksum)" if summary.without_checksum else ""
-    return f"no fault found in {summary.sound}{without}"
+def _found(findings: Sequence[Finding]) -> str:
+    """The number of findings of each kind, damages first."""
+    counts = Counter(sorted((finding.kind for finding in findings), key=lambda kind: not kind.wrong))
+    told = [f"{count} {kind}" for kind, count in counts.items()]
+    if told and not any(kind.wrong for kind in counts):
+        told.insert(0, "0 damaged")
+    return ", ".join(told) or "no fault found"
+
+
+def _without(summary: VerifySummary) -> str:
+    """How many sound entries no checksum covers."""
+    return f" ({summary.without_checksum} without a checksum)" if summary.without_checksum else ""
 
 
 def _repaired(finding: Finding) -> str:

@@ -179,7 +179,8 @@ def warm_sentence(summary: WarmSummary) -> str:
     counts = summary.counts.items()
     parts = [f"{count} {result.value}{far.get(result, '')}" for result, count in counts if count]
     total = f"; {format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else ""
-    return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
+    size = f"; {format_size(summary.size_bytes)} in all" if summary.size_bytes else ""
+    return f"{', '.join(parts) or 'nothing to do'}{size}{total}"
 
 
 def _beginning(log: str, *, whole: bool) -> str:

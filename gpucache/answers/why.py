@@ -10,7 +10,7 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.keys import Difference
 from gpucache.model import CacheKey
-from gpucache.units import format_age
+from gpucache.units import format_ago, with_ages
 
 
 class ReplyState(StrEnum):
@@ -158,7 +158,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
             for _, sentence in one.not_asked:
                 yield plain(f"note:    {sentence}", "yellow")
         else:
-            yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
+            yield plain(f"answer:  {with_ages(_brief(one.found), now_ns)}", "yellow")
             yield from _differences(one)
             if one.consulted:  # if nothing was queried, earlier builds are unknown
                 yield from _written(one, now_ns)
@@ -210,7 +210,7 @@ def _written(one: Answer, now_ns: int) -> Iterator[Block]:
 
 
 def _builds(built: Sequence[Build], now_ns: int) -> str:
-    return ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in built)
+    return ", ".join(f"{key[:12]} ({format_ago(now_ns - when)})" for when, key in built)
 
 
 def _below(one: Answer) -> Iterator[Block]:
@@ -222,11 +222,6 @@ def _below(one: Answer) -> Iterator[Block]:
     for number, reply in enumerate(below, 1):
         style = "green" if reply.state is ReplyState.ANSWERS else ""
         yield plain(f"  {number}. {reply.cache} {reply.state.replace('-', ' ')}: {reply.detail}", style)
-
-
-def _ago(age_ns: int) -> str:
-    age = format_age(age_ns)
-    return "just now" if age == "now" else f"{age} ago"
 
 
 def reaches(found: Sequence[Reach]) -> Iterator[Block]:

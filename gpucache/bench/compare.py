@@ -110,6 +110,10 @@ class Evidence:
     """Why no ratio can be given; empty if one can."""
 
 
+NO_CACHE = (
+    "nothing to compare: this command has no cache, or one that no environment variable can move; 'gpucache "
+    "run' caches its OpenCL and NVRTC builds, as in 'gpucache bench -- gpucache run -- COMMAND'"
+)
 NO_PAIR = "it was interrupted before a pair of starts was complete"
 NOT_REACHED = "it was interrupted before this was reached"
 
@@ -128,6 +132,8 @@ def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) ->
     if evidence.same_output and len({sample.output for sample in samples}) > 1:
         return BenchVerdict.FAILED, "the output differs from start to start"
     doubt = next(_doubts(samples, evidence), None)
+    if doubt == NO_CACHE:
+        return BenchVerdict.NO_CACHE, doubt
     if doubt is not None or ratio is None:
         return BenchVerdict.DEGRADED, doubt or "there is no ratio"
     return _compare(ratio, sum(sample.arm == Arm.COLD for sample in samples))

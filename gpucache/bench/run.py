@@ -23,7 +23,16 @@ from pathlib import Path
 
 from gpucache.answers.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.answers.entries import growth
-from gpucache.bench.compare import NO_PAIR, NOT_REACHED, PAIR, Measured, fold, interrupted_after, is_peer
+from gpucache.bench.compare import (
+    NO_CACHE,
+    NO_PAIR,
+    NOT_REACHED,
+    PAIR,
+    Measured,
+    fold,
+    interrupted_after,
+    is_peer,
+)
 from gpucache.engine.warm import command
 from gpucache.engine.warm.command import CacheEnvironment, Clues, Homeless, Watched, settle
 from gpucache.host.interrupts import disarm
@@ -237,11 +246,6 @@ def measure_load() -> Callable[[], float]:
 
 
 PHASE = "run"
-_NOTHING_WRITTEN = (
-    "the command wrote nothing into any known cache, so cold and warm are the same and have no ratio: it "
-    "has no cache, or one that no variable moves; 'gpucache run' caches its OpenCL and NVRTC builds, "
-    "as in 'gpucache bench -- gpucache run -- COMMAND'"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,7 @@ class Command:
             warming_ns=sum(run.duration_ns for run in writing) or None,
             wrote=bool(writing),
             clues=clues,
-            no_ratio="" if writing else _NOTHING_WRITTEN,
+            no_ratio="" if writing else NO_CACHE,
             same_output=self.same_output,
             against=(Arm.AS_IS,) if self.as_is else (),
             caveats=(

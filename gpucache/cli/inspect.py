@@ -388,7 +388,7 @@ def _records(ours: "OwnContents") -> "Iterator[Block]":
     now_ns = time.time_ns()
     brief = "" if given().verbose else ours.state.location.root
     yield from text.misses(ours.misses, now_ns, noted=ours.noted, most=_shown(), brief=brief)
-    yield from text.processes(ours.processes[: _shown()], now_ns)
+    yield from text.processes(ours.processes, now_ns, _shown())
 
 
 def _shown() -> int | None:

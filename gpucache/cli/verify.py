@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @timeout_option
-@flag("--load", "Load each entry on its device, in a child process.")
+@flag(
+    "--load", "Load each entry on its device in a child process, as a program would; no kernel is launched."
+)
 @flag("--rebuild", "Compile each entry again from its source file and compare.")
 @flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")
 @flag("--strict", "Exit 3 for notes, too.")

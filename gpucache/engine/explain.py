@@ -232,7 +232,9 @@ def _elsewhere(stores: Stores, prepared: Prepared) -> Miss | None:
     """This very key's entry is in a root that this process does not query."""
     for store in stores.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
-            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, not in {_asked(stores)}")
+            origin = f" ({stores.origin})" if stores.origin else ""
+            where = f"but this run looked in {_asked(stores)}{origin}"
+            return Miss(Verdict.ELSEWHERE, f"built in {store.root}, {where}")
     return None
 
 
@@ -263,7 +265,9 @@ def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found:
         never = f"nothing was ever built as {program} in {_asked(stores)}"
         return f"{never}, but {found.event.program} has a kernel of the same name"
     if not found.same_device and all(event.target != target for event in builds):
-        return f"{program} was never built for {target}, but for {found.event.target}"
+        other = any(item.label == "language" for item in found.differences)
+        of = f" (another program of that name was built for {found.event.target})"
+        return f"{program} was never built for {target}{of if other else f', but for {found.event.target}'}"
     return None
 
 

@@ -41,6 +41,8 @@ Fields = Callable[[str], Sequence[KeyField]]
 
 RESTLESS_STEPS = 3
 """How many keys in a row must differ in one field before we say that it changes at every build."""
+UNREAD_NS = 30 * 86_400 * 10**9
+"""From which age on an entry that was not read since it was made is worth a word."""
 GROWTH_ENTRIES = 8
 """How many entries of a program, none ever hit, count as growth."""
 PROGRAMS_READ = 50
@@ -106,13 +108,14 @@ class Traces:
             yield program, target, sorted(map(_Trace._make, _PACKED.iter_unpack(own)))
 
 
-def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
+def advise_on(traces: Traces, fields: Fields, now_ns: int) -> Iterator[Advice]:
     """Advice on entries of which traces were kept."""
+    oldest_ns = now_ns - UNREAD_NS
     for number, (program, target, own) in enumerate(traces.largest()):
         if number < PROGRAMS_READ and len(own) > 1:
             yield from _twins(program, target, own, fields)
             yield from _restless(program, target, own, fields)
-        yield from _unread(program, target, own, shows_use=traces.shows_use)
+        yield from _unread(program, target, own, oldest_ns, shows_use=traces.shows_use)
 
 
 def looks_like(values: Sequence[str]) -> str:
@@ -167,15 +170,18 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
         yield Advice(AdviceKind.RESTLESS, program, target, text, tuple(always), keys)
 
 
-def _unread(program: str, target: str, own: Sequence[_Trace], *, shows_use: bool) -> Iterator[Advice]:
-    """Entries that were not read since they were made, if others were: else their uses may leave no trace."""
+def _unread(
+    program: str, target: str, own: Sequence[_Trace], oldest_ns: int, *, shows_use: bool
+) -> Iterator[Advice]:
+    """Entries not read since they were made 30 days ago, if others were: else uses may leave no trace."""
     unread = [trace for trace in own if not trace.was_read]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
         text = f"{len(own)} entries and none was ever hit: it grows without use"
         yield Advice(AdviceKind.GROWTH, program, target, text, (), keys)
-    elif unread and shows_use:
-        text = f"{len(unread)} of {len(own)} entries were not read since they were made"
+    elif shows_use and (old := [trace for trace in unread if trace.created_ns < oldest_ns]):
+        keys = tuple(trace.key for trace in old)
+        text = f"{len(old)} of {len(own)} entries were not read in the 30 days since they were made"
         yield Advice(AdviceKind.UNREAD, program, target, text, (), keys)
 
 
@@ -270,7 +276,7 @@ def own_contents(own: OwnRoot) -> OwnContents:
     """All that there is to know of a root of our own cache."""
     traces, origins = Traces(), Origins()
     found = own_state(own, origins.of(traces.of(own.scan())))
-    advice = advise_on(traces, key_fields_of(own))
+    advice = advise_on(traces, key_fields_of(own), time.time_ns())
     records = own.store.journal_tail(MISSES_KEPT)
     processes = [record for record in records if record.get("kind") == "process"]
     return OwnContents(found, origins, advice, recent_misses(records), processes, own.store.missed.count())

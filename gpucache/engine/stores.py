@@ -73,6 +73,8 @@ class Stores(NamedTuple):
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
     recorded: "Callable[[DirectoryStore, Program], Record] | None" = None
     """Reads the record of a program; for a run that asks for each program many times, it reads it once."""
+    origin: str = ""
+    """The option or variable that names the user's root; empty for the default."""
     command: str = ""
     disabled: bool = False
     read_only: bool = False

@@ -23,9 +23,15 @@ def current_directory() -> str:
 
 
 def source_bytes(source: object) -> bytes:
-    """The argument ``source``; raises TypeError unless it is text or bytes."""
+    """The argument ``source``; raises TypeError unless it is text or bytes, ValueError for a path."""
     if isinstance(source, str):
+        if source.endswith((".cl", ".cu")) and len(source.split()) == 1:  # no program is one word
+            raise ValueError(
+                f"source is the text of a program, and {source!r} looks like a path; read the file"
+            )
         return source.encode()
+    if isinstance(source, os.PathLike):
+        raise TypeError(f"source is the text of a program, not a path; pass {source!r}.read_text()")
     if not isinstance(source, bytes):
         raise _unfit("source", "text or bytes", source)
     return source

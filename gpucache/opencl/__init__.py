@@ -8,7 +8,7 @@ cache ends in a plain build by PyOpenCL. Loads PyOpenCL.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyopencl as cl
 from pyopencl.tools import is_spirv
@@ -44,17 +44,17 @@ def __getattr__(name: str) -> object:
 
 
 def build_program(
-    context: Any,
+    context: cl.Context,
     source: str | bytes,
     *,
     options: str | Sequence[str] | None = (),
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[cl.Device] | None = None,
     name: str | None = None,
     include_path: Sequence[str | Path] = (),
     local_sizes: Sequence[Sequence[int] | int] = (),
     headers: Sequence[str | Path] = (),
     checks: str = "none",
-) -> Any:
+) -> cl.Program:
     """A built ``pyopencl.Program``, from the cache if it has one.
 
     ``options`` are build options as PyOpenCL takes them, ``devices`` the devices to build for (default: all
@@ -103,4 +103,5 @@ def build_program(
     from gpucache.checks.failures import Checked
     from gpucache.engine.prepare import named
 
+    # It has a program's interface, and no program's class.
     return CheckedProgram(program, Checked(named(request.program).name, mode, call.table))

@@ -26,10 +26,10 @@ class Batch(AnyBatch[Any, Any]):
 
     def __init__(
         self,
-        context: Any,
+        context: cl.Context,
         *,
         options: str | Sequence[str] | None = (),
-        devices: Sequence[Any] | None = None,
+        devices: Sequence[cl.Device] | None = None,
         include_path: Sequence[str | Path] = (),
         local_sizes: Sequence[Sequence[int] | int] = (),
         headers: Sequence[str | Path] = (),

@@ -236,7 +236,9 @@ def _lines(word: str) -> list[str]:
     path = Path(word)
     if not (path.suffix == ".pub" or os.path.lexists(path)):
         return [word]
-    if not path.is_absolute() and os.path.lexists(path):
+    if not os.path.lexists(path):
+        raise UsageError(f"GPUCACHE_TRUSTED_KEYS: {word} does not exist; copy it from where the key was made")
+    if not path.is_absolute():
         raise UsageError(
             f"GPUCACHE_TRUSTED_KEYS: {word} depends on the current directory; write {path.absolute()}"
         )

@@ -9,7 +9,15 @@ import pytest
 from gpucache.answers.bench_export import export
 from tests.answers.cases import CASES, PROGRAM
 
-COUNTS = {"cases": 4, "faster": 2, "no_difference": 0, "undecided": 0, "degraded": 1, "failed": 1}
+COUNTS = {
+    "cases": 4,
+    "faster": 2,
+    "no_difference": 0,
+    "undecided": 0,
+    "degraded": 1,
+    "no_cache": 0,
+    "failed": 1,
+}
 """Each verdict is counted under its name, also at zero."""
 COMMAND = ["gpucache", "bench", "fft.cl", "--target", "opencl:pocl/cpu", "-D", "TEXT=a b"]
 FINGERPRINT = {

@@ -69,7 +69,7 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
 def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
     """If nothing is written into the empty directories, cold and warm are the same and have no ratio."""
     case = _bench(tmp_path, argv=(sys.executable, "-c", "print(1)"))
-    assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
+    assert case.verdict is BenchVerdict.NO_CACHE
     assert case.ratio is None and case.cold is not None
     assert "'gpucache bench -- gpucache run -- COMMAND'" in case.reason
 

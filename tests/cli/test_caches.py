@@ -161,7 +161,7 @@ def test_a_broken_place_does_not_hide_the_others(
 def test_several_caches_can_be_named(run: Run, rocfft: Path, futhark: Path) -> None:
     """--cache is repeatable, and every row says which cache it is of."""
     answer = run("verify", "--cache", "rocfft", "--cache", futhark)
-    assert answer.code == 3 and "5 checked" in answer.out
+    assert answer.code == 3 and "5 entries checked" in answer.out
     listed = run("inspect", "--list", "--cache", "rocfft", "--cache", futhark).out
     assert {"rocfft", "futhark"} <= {line.split()[0] for line in listed.splitlines() if line.strip()}
 

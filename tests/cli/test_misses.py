@@ -51,7 +51,7 @@ def test_since_bounds_the_misses(run: Run, journal: DirectoryStore) -> None:
 
 def test_the_state_shows_what_processes_counted(run: Run, journal: DirectoryStore) -> None:
     """The last processes are listed below the last misses, with their command's name and both counts."""
-    assert "now  solver.py: 3 hits, 1 miss\n" in run("inspect").out
+    assert "now  solver.py: 3 hits, 1 miss in 1 start\n" in run("inspect").out
     (row,) = run("inspect", "--json").document["summary"]["processes"]
     assert (row["command"], row["hits"], row["misses"]) == ("solver.py", 3, 1)
 

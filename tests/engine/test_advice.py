@@ -9,7 +9,15 @@ import pytest
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.inspect import Advice, AdviceKind
-from gpucache.engine.inspect import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise_on, looks_like
+from gpucache.engine.inspect import (
+    GROWTH_ENTRIES,
+    PROGRAMS_READ,
+    TWINS_READ,
+    UNREAD_NS,
+    Traces,
+    advise_on,
+    looks_like,
+)
 from gpucache.model import KeyField
 
 
@@ -50,7 +58,7 @@ class Cache:
         traces = Traces()
         for _ in traces.of(reversed(self.entries)):
             pass
-        return [one for one in advise_on(traces, self.fields) if kind in (None, one.kind)]
+        return [one for one in advise_on(traces, self.fields, UNREAD_NS + 10) if kind in (None, one.kind)]
 
 
 def _filled(label: str, values: Iterable[str], *, used: bool = False) -> Cache:
@@ -151,8 +159,10 @@ def test_what_was_warmed_and_never_read_is_told() -> None:
     cache = _filled("source", "a")
     cache.add({"source": "b"}, used=True)
     (told,) = cache.advice(AdviceKind.UNREAD)
-    assert told.detail == "1 of 2 entries were not read since they were made"
+    assert told.detail == "1 of 2 entries were not read in the 30 days since they were made"
     assert told.keys == (cache.entries[0].key,)
+    cache.entries[0] = cache.entries[0]._replace(created_ns=UNREAD_NS, last_used_ns=UNREAD_NS)
+    assert cache.advice(AdviceKind.UNREAD) == []
     assert _filled("source", "ab", used=True).advice(AdviceKind.UNREAD) == []
 
 

@@ -11,7 +11,8 @@ from gpucache.library import arguments
 _SIZES = r"a list of sizes of one to three whole numbers above 0, such as \[\(64,\), \(16, 16\)\]"
 _BOTH = [
     ({"source": None}, TypeError, "source must be text or bytes, not None"),
-    ({"source": Path("saxpy.cl")}, TypeError, "source must be text or bytes, not PosixPath"),
+    ({"source": Path("saxpy.cl")}, TypeError, "not a path"),
+    ({"source": "kernels/saxpy.cl"}, ValueError, "looks like a path"),
     ({"options": [1]}, TypeError, r"options must be a list of texts, not \[1\]"),
     ({"options": 1}, TypeError, "options must be a list of texts, not 1"),
     ({"options": b"-DA"}, TypeError, "options must be a list of texts, not b'-DA'"),

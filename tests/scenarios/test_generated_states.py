@@ -157,7 +157,7 @@ _HAPPENINGS: dict[str, tuple[Callable[[Family, Prepared], Stores], str, str]] = 
     "poisoned": (_poisoned, "poisoned", "it ran 300 s"),
     "disabled": (_disabled, "not-consulted", "GPUCACHE_DISABLE"),
     "read-only": (_read_only, "hit", ""),
-    "other-root": (_other_root, "not-consulted", ", not in "),
+    "other-root": (_other_root, "elsewhere", ", but this run looked in "),
 }
 
 

@@ -234,14 +234,14 @@ def _disabled(parts: Any) -> Any:
     return parts.tell(parts.stores(GPUCACHE_DISABLE="1"), prepared)
 
 
-@_told("not-consulted", "it is in {default}, not in {tmp}/cache")
+@_told("elsewhere", "built in {default}, but this run looked in {tmp}/cache (GPUCACHE_DIR)")
 def _in_default_root(parts: Any) -> Any:
     prepared = parts.built()
     shutil.move(parts.root, Path(os.environ["XDG_CACHE_HOME"], "gpucache"))
     return parts.tell(parts.stores(), prepared)
 
 
-@_told("not-consulted", "it is in {tmp}/cache, not in {tmp}/other")
+@_told("elsewhere", "built in {tmp}/cache, but this run looked in {tmp}/other (--root)")
 def _in_named_root(parts: Any) -> Any:
     prepared = parts.built()
     with pytest.MonkeyPatch.context() as patch:
