@@ -350,7 +350,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c and .h files. Code is a cost: a change that needs more writes
 # the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_300,
+    "caches": 18_200,
     "engine": 8_250,
     "native": 5_650,
     "answers": 5_750,
@@ -438,7 +438,10 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # Compilers of backends have the name of their cache.
     "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),
     # A command's programs that are made from binaries come out of its cache, which the line of run says.
-    "pyopencl": frozenset({"backends", "bench", "opencl", "serve", "answers.run_lines", *_TOLD_IN_HELP}),
+    # Its classes are in dictionaries of pytools.
+    "pyopencl": frozenset(
+        {"backends", "bench", "opencl", "serve", "answers.run_lines", "caches.pytools", *_TOLD_IN_HELP}
+    ),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl", "payload.containers", "caches.opaque"}),
@@ -446,6 +449,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "cli.topics", "triton"}),
     "cupy": frozenset({"cli.topics", "cupy"}),
+    "warp": frozenset({"caches.triton"}),
     "inductor": frozenset({"caches.vllm"}),
     # It reports the other caches in their places.
     "vllm": frozenset({"caches.deep_gemm"}),

@@ -5,7 +5,7 @@ summary passes the outcomes through and counts::
 
     remote.push.push(selected, store, *, key, sources, dry_run, progress)
         -> Iterator[Pushed | Immovable | Unsound]
-    remote.pull.pull(store, caches, *, trusted, pickles, machine, dry_run, progress)
+    remote.pull.pull(store, caches, *, trusted, machine, dry_run, progress)
         -> Iterator[Pulled | Immovable | Unsound]
 
 ``selected`` are caches with their entries; ``progress`` gets the number of entries that are done, that of

@@ -400,14 +400,14 @@ class DatabaseFormat(FilesFormat):
     row_fails: ClassVar[str] = ""
     """The effect of a broken row that a repair removes alone; ends the sentences about that."""
 
-    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         """The rows that a repair removes alone: their table, number and problem; may raise sqlite3.Error."""
         yield from ()
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """Problems in the rows of a sound database; may raise sqlite3.Error."""
-        for _, _, detail in islice(self.broken(connection), _MOST):
-            yield Problem(FindingKind.CORRUPT, f"{detail}; {self.row_fails}")
+        for _, _, one in islice(self.broken(connection), _MOST):
+            yield one._replace(detail=f"{one.detail}; {self.row_fails}")
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         wrong = [one for one in problems if one.kind in self.fixes]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
@@ -36,12 +37,32 @@ _MODULE = re.compile(rb"\s*(?:[#@\"']|(?:import|from|def|class|if|try)\b)")
 """The beginning of any module that TorchInductor generates."""
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
 _WARNS = "compiles again where it does not load, and else computes by it, which may be another graph"
+_LOADS = "runs it when it loads the graph"
 _RUNS = "TorchInductor runs it nevertheless"
 _OF_CPU = re.compile(rb"cpp_pybinding\(|torch/csrc/inductor/cpp_prefix\.h|ATen/cpu/vec|aoti_torch_cpu")
 """Code for a CPU: the lengths of its vectors are numbers in it, which no key has."""
 _DEVICE = re.compile(rb"system_info\[device\]: \{'name': '([ -&(-~]{1,80})'")
 _CUDA = re.compile(rb"system_info\[version\]: \{[ -~]{0,400}'(cuda|hip)': '([\w.+-]{1,40})'")
 """Parts of a key as PyTorch logs them, which a graph keeps."""
+
+
+NAMES = pickles.Names.of(
+    "PyTorch",
+    r"builtins:(?:list|set|frozenset|dict|slice|complex)|collections:(?:Counter|OrderedDict|defaultdict)",
+    r"torch:(?:Size|Tensor|device|strided|bool|[a-z]+\d+\w*|\w+Storage|preserve_format)",
+    r"torch\._utils:_rebuild_(?:tensor_v2|parameter|device_tensor_from_numpy)|torch\.storage:_load_from_bytes",
+    r"torch\.storage:(?:Untyped|Typed)Storage|torch\.serialization:_get_layout",
+    r"torch\._dynamo\.source:_?[A-Z]\w*|torch\._guards:_?[A-Z]\w*",
+    r"torch\._functorch\._aot_autograd\.\w+:_?[A-Z]\w*",
+    r"torch\._inductor\.(?:output_code|cudagraph_utils|metrics|triton_bundler|utils):_?[A-Z]\w*",
+    r"torch\._inductor\.runtime\.(?:hints|static_\w+_launcher|triton_heuristics|autotune_cache):_?[A-Z]\w*",
+    r"torch\._inductor\.codecache:CompiledFxGraph|torch\._inductor\.decomposition:select_decomp_table",
+    r"torch\._subclasses\.(?:functional_tensor|fake_tensor|meta_utils):_?[A-Z]\w*",
+    r"torch\.fx\.graph_module:(?:reduce_graph_module|GraphModule)|torch\.utils\._pytree:(?:TreeSpec|LeafSpec)",
+    r"torch\.utils\._ordered_set:OrderedSet|torch\.nn\.parameter:(?:Parameter|Buffer)",
+    r"triton\.backends\.compiler:(?:GPUTarget|AttrsDescriptor)|triton\.runtime\.autotuner:Config",
+)
+"""The names in graphs of PyTorch 2.3 to 2.15: those for a CPU as observed, the others by the sources."""
 
 
 def require_no_cpu(files: Sequence[PortableFile]) -> Sequence[PortableFile]:
@@ -96,7 +117,6 @@ class Inductor(InductorPlaces, FilesFormat):
     moving = Moving(
         tells="paths and source text",
         sources=True,
-        pickles=True,
         note="Graphs with code for a CPU, and libraries, stay, as the keys lack its vector instructions.",
         untold=(Fact.VERSION,),
     )
@@ -119,8 +139,7 @@ class Inductor(InductorPlaces, FilesFormat):
         for name in item.names:
             data = item.read(name)
             if item.parts[0] in _KINDS:
-                if _digits(data) != name:
-                    yield self._damage(name, data)
+                yield from self._judged(name, data)
             elif name.endswith(".so"):
                 sources = {one.decode() for one in _SOURCE.findall(data)}
                 if not elf.is_loadable(data):
@@ -135,6 +154,13 @@ class Inductor(InductorPlaces, FilesFormat):
             elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":
                 detail = f"{name[:12]} does not match its content, so it was changed; {_RUNS}"
                 yield Problem(FindingKind.CORRUPT, detail)
+
+    def _judged(self, name: str, data: bytes) -> Iterator[Problem]:
+        if _digits(data) != name:
+            yield self._damage(name, data)
+        elif wrong := pickles.problem(data, NAMES):
+            end = _LOADS if wrong.kind is FindingKind.UNTRUSTED else _WARNS
+            yield Problem(wrong.kind, f"{name[:12]} {wrong.detail}; TorchInductor {end}")
 
     def has_checksum(self, item: Files) -> bool:
         """True for a graph, whose files are named by their content; nothing compares that of libraries."""

@@ -8,10 +8,8 @@ Programs may run in another environment than gpucache, so packages are looked fo
 the active virtual one, and that of the first python3 in PATH. Must not know any system.
 """
 
-import io
 import mmap
 import os
-import pickletools
 import re
 import shutil
 import sys
@@ -20,8 +18,6 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-
-from gpucache.answers.entries import FindingKind, Problem
 
 _NAME = re.compile(r"python(\d+\.\d+)t?")
 _FOLDERS = (
@@ -112,29 +108,6 @@ def _versions(place: Path, short: str) -> frozenset[str]:
                     found.add(f"{short}.{match[1].decode()}")
                 at = data.find(start, at + 1)
     return frozenset(found)
-
-
-_NEWEST = 5
-
-
-def values(data: bytes, pickles: int) -> tuple[list[str | bytes], Problem | None]:
-    """The texts and bytes in a number of consecutive pickles, and why the data do not begin with these."""
-    found: list[str | bytes] = []
-    stream = io.BytesIO(data)
-    try:
-        for _ in range(pickles):
-            for code, value, _ in pickletools.genops(stream):
-                if code.name == "FRAME" and int(value or 0) > len(data) - stream.tell():
-                    return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a frame of a pickle")
-                if code.name == "PROTO" and int(value or 0) > _NEWEST:
-                    return found, Problem(FindingKind.CORRUPT, f"is not a pickle (protocol {value})")
-                if isinstance(value, str | bytes):
-                    found.append(value)
-    except Exception as error:  # the opcodes of arbitrary bytes can raise anything
-        if stream.tell() >= len(data):
-            return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
-        return found, Problem(FindingKind.CORRUPT, f"is not a pickle ({error})")
-    return found, None
 
 
 _BELOW = ("lib*/python3*/site-packages", "lib/python3/dist-packages", "lib/python3*/dist-packages")

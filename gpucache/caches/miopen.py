@@ -78,7 +78,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         else:
             yield from super().rows(item, connection)
 
-    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         for number, name, length, digest, size in connection.execute(_ROWS):
             if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
                 continue  # larger than the limit for reading
@@ -88,10 +88,10 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 data = bz2.BZ2Decompressor().decompress(blob, max(size, 0) + 1) if size else blob
                 found = md5(data, usedforsecurity=False).hexdigest()
             except (OSError, ValueError, TypeError):
-                yield "kern_db", number, f"{shown} does not unpack"
+                yield "kern_db", number, Problem(FindingKind.CORRUPT, f"{shown} does not unpack")
                 continue
             if found != digest:
-                yield "kern_db", number, f"{shown} does not match its MD5"
+                yield "kern_db", number, Problem(FindingKind.CORRUPT, f"{shown} does not match its MD5")
 
     def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         wrong = [one for one in problems if one.kind in self.fixes]

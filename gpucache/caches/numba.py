@@ -11,11 +11,11 @@ each other's place. Without the variable files are in ``__pycache__`` next to ea
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches import interpreters
+from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left, hashed
@@ -30,8 +30,23 @@ _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
 _AGAIN = "Numba compiles it again"
 _RUNS = "Numba runs that instead, so programs get its results or die"
+_ENDS: Mapping[FindingKind | None, str] = {
+    FindingKind.MISLABELLED: _RUNS,
+    FindingKind.UNTRUSTED: "Numba runs it at the next start; its own entries are so only if a program passes "
+    "functions, enumerations or named tuples",
+}
 _STARTS = (b"\x7fELF", b"BC\xc0\xde")
 _QUALIFIED = re.compile(r"[\w.<>]+")
+_NAMES = pickles.Names.of(
+    "Numba",
+    r"builtins:object|copyreg:_reconstructor|numpy:dtype",
+    r"numba\.(?:core|cuda|np)\.types(?:\.\w+)*:_?[A-Z]\w*",
+    r"numba\.core\.typing\.templates:Signature|numba\.core\.types\.abstract:_type_reconstructor",
+    r"numba\.core\.funcdesc:PythonFunctionDescriptor|numba\.core\.environment:_rebuild_env",
+    r"numba\.core\.typed_passes:_reload_parfors",
+)
+"""Of Numba 0.60 and 0.68. Of functions, enumerations and named tuples of a program it writes the code, which
+nobody can tell from another's."""
 
 
 class Numba(NumbaPlaces, FilesFormat):
@@ -85,11 +100,11 @@ class Numba(NumbaPlaces, FilesFormat):
         index, *versions = item.names
         for name in versions:
             if name.endswith(".nbc") and (wrong := _damage(index, item.read(name, _LARGEST_BYTES))):
-                end = _RUNS if wrong.kind is FindingKind.MISLABELLED else _FAILS
+                end = _ENDS.get(wrong.kind, _FAILS)
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {end}")
-        values, wrong = interpreters.values(item.read(index, _LARGEST_BYTES), 2)
+        values, wrong = pickles.values(item.read(index, _LARGEST_BYTES), 2, _NAMES)
         if wrong:
-            yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
+            yield Problem(wrong.kind, f"{index} {wrong.detail}; {_ENDS.get(wrong.kind, _FAILS)}")
         named = (one for one in values if isinstance(one, str) and one.endswith(".nbc"))
         gone = sorted(one for one in named if one not in item.seen)
         if gone and not wrong:
@@ -104,7 +119,7 @@ class Numba(NumbaPlaces, FilesFormat):
 
 def _version(start: bytes) -> str | None:
     """Numba's version from the first pickle of an index; None if it has none."""
-    match interpreters.values(start, 1)[0]:
+    match pickles.values(start, 1)[0]:
         case [str(version)] if re.fullmatch(r"\d[\w.+!-]*", version):
             return version
     return None
@@ -112,7 +127,7 @@ def _version(start: bytes) -> str | None:
 
 def _damage(index: str, data: bytes) -> Problem | None:
     """The problem of a compiled version: its pickle, the object code in it, or whose it is."""
-    values, wrong = interpreters.values(data, 1)
+    values, wrong = pickles.values(data, 1, _NAMES)
     if wrong:
         return wrong
     for info in (describe(value) for value in values if isinstance(value, bytes) and value[:4] in _STARTS):

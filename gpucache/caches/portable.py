@@ -92,8 +92,6 @@ class Moving(NamedTuple):
     text"; empty if they reveal nothing."""
     sources: bool = False
     """Whether that is source text, which is sent on request alone."""
-    pickles: bool = False
-    """Whether its programs unpickle entries, so that an entry may run any code: pulled on request alone."""
     note: str = ""
     """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches import interpreters
+from gpucache.caches import interpreters, pickles
 from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
@@ -36,6 +36,23 @@ _KEYHASH = re.compile("[0-9a-f]{8,128}")
 _TABLE = "CREATE TABLE dict (keyhash TEXT NOT NULL PRIMARY KEY, key_value TEXT NOT NULL)"
 _INSERT = "INSERT INTO dict VALUES (?, ?)"
 _ITEMS_BYTES = 256 << 20
+_NAMES = pickles.Names.of(
+    "loopy or PyOpenCL",
+    r"builtins:(?:frozenset|set|slice|complex|range)|collections:OrderedDict|numpy:dtype",
+    r"(?:constantdict|immutabledict|immutables)(?:\.\w+)*:\w*[mM]ap|constantdict:constantdict|immutabledict:immutabledict",
+    r"numpy\.(?:_core|core)\.multiarray:scalar|numpy:u?int\d+|numpy:float\d+",
+    r"cgen(?:\.opencl|\.cuda|\.ispc)?:_?[A-Z]\w*",
+    r"islpy\._isl:[A-Z]\w*|islpy:_get_default_context|islpy(?:\._monkeypatch)?:_read_from_str_wrapper",
+    r"loopy\.(?:codegen(?:\.result)?|kernel\.(?:array|data|function_interface|instruction)|kernel):_?[A-Z]\w*",
+    r"loopy\.(?:library\.(?:reduction|function)|match|options|schedule(?:\.tree)?|symbolic|target):_?[A-Z]\w*",
+    r"loopy\.target\.(?!\w*execution)\w+(?:\.codegen\.expression)?:_?[A-Z]\w*",
+    r"loopy\.target\.c\.compyte\.dtypes:_?[A-Z]\w*|loopy\.(?:tools|translation_unit|types|typing):_?[A-Z]\w*",
+    r"loopy\.tools:_no_value|loopy\.kernel\.instruction:_get_insn_(?:eq|hash)_key",
+    r"pymbolic\.(?:primitives|typing|geometric_algebra):_?[A-Z]\w*|pytools\.tag:_?[A-Z]\w*",
+    r"pyopencl\.(?:tools|scan|reduction|elementwise):_?[A-Z]\w*",
+    r"pytools\.py_codegen:Picklable(?:Function|Module)",
+)
+"""Of loopy 2025.2, pyopencl 2026.1 and pytools 2022.1 to 2026.1, which store generated code."""
 _NEVER = "pytools warns, the program computes it again at every start, and pytools never replaces it"
 
 
@@ -54,7 +71,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     shows = "a database of pytools'"
     key_digits = 40
     distribution = "pytools"
-    moving = Moving(tells="generated code, and any data that programs store", sources=True, pickles=True)
+    moving = Moving(tells="generated code, and any data that programs store", sources=True)
 
     def look(self, item: Files) -> CacheEntry:
         name = item.parts[0] if item.parts else item.names[0]
@@ -77,7 +94,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         elif problem := self.look(item).damage:
             yield problem
         for name in item.names if item.parts else ():
-            if wrong := interpreters.values(item.read(name, _ITEMS_BYTES), 1)[1]:
+            if wrong := pickles.problem(item.read(name, _ITEMS_BYTES), _NAMES):
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_NEVER}")
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -86,7 +103,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             yield Problem(FindingKind.MISLABELLED, detail)
             return
         for (row,) in connection.execute("SELECT key_value FROM dict"):
-            if wrong := interpreters.values(row if isinstance(row, bytes) else b"", 1)[1]:
+            if wrong := pickles.problem(row if isinstance(row, bytes) else b"", _NAMES):
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches import interpreters
+from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
@@ -58,6 +58,12 @@ _TIMING = "timing_cache.bin"
 _ENGINE = "serialized_engine"
 _FAILS = "Torch-TensorRT takes it unchecked, so compiling the model ends with an error at every start"
 _BEGINNING_BYTES = 4096
+_NAMES = pickles.Names.of(
+    "Torch-TensorRT",
+    r"torch_tensorrt\.(?:_Input|_Device|_enums|dynamo\._settings|dynamo\._engine_cache):_?[A-Z]\w*",
+    r"torch:(?:Size|Tensor|device|[a-z]+\d+\w*|bool|contiguous_format|channels_last)|pathlib:Posix(?:Pure)?Path",
+    r"collections:(?:OrderedDict|defaultdict)|builtins:(?:set|list|frozenset)",
+)
 
 
 class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
@@ -124,7 +130,7 @@ def _problem(start: bytes) -> Problem | None:
 
 def _unpacked(data: bytes) -> tuple[bytes, Problem | None]:
     """The plan in a pickle, empty if there is none, or why the pickle is broken."""
-    values, why = interpreters.values(data, 1)
+    values, why = pickles.values(data, 1, _NAMES)
     after = values[values.index(_ENGINE) + 1 :] if _ENGINE in values else []
     return next((one for one in after if isinstance(one, bytes)), b""), why
 

@@ -12,7 +12,7 @@ Directories are created below ``.staging`` and renamed, without locks; nothing i
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -20,7 +20,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.portable import Moving
+from gpucache.caches.portable import Moving, PortableFile
 from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -37,9 +37,10 @@ _LISTS = (
 )
 _LOADED = rf"{_BINARY}|kernel\.py"
 _NAMES = f"{_BINARY}|{_SOURCES}|{_LISTS}"
+_PICKLE = "function.pkl"
 _NEEDED = {
     "kernels": ("params.", "device_kernel.", "host_kernel."),
-    "autotuner": ("params.", "best_config.json", "latency.json", "function.pkl"),
+    "autotuner": ("params.", "best_config.json", "latency.json", _PICKLE),
     "cuda-binaries": ("metadata.json",),
     "ascend-binaries": ("metadata.json",),
 }
@@ -72,7 +73,11 @@ class TileLang(TileLangPlaces, FilesFormat):
     )
     shows = "a kernel of TileLang's"
     distribution = "tilelang"
-    moving = Moving(tells="source text", sources=True, pickles=True)
+    moving = Moving(
+        tells="source text",
+        sources=True,
+        note="Tuning results stay, as they have a program's function as a pickle, in which any code may be.",
+    )
     folders_removed = 1
     bare = "removes that as well, or fails at it"
 
@@ -120,6 +125,11 @@ class TileLang(TileLangPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, f"{name} is not as TileLang wrote it; {because}")
             elif digest is None and (wrong := _broken(data)):
                 yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        if _PICKLE in item.seen:
+            raise FormatError("it has a function as a pickle, which can be any code; let it be tuned there")
+        return super().files_to_move(item)
 
     def has_checksum(self, item: Files) -> bool:
         return "manifest.json" in item.seen

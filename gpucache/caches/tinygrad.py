@@ -12,8 +12,8 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
-from gpucache.answers.entries import CacheEntry, EntryReport
-from gpucache.caches import databases, interpreters
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.caches import databases, pickles
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout, hashed
@@ -27,6 +27,9 @@ from gpucache.units import format_size, printable
 _NAME = r"(cache[\w-]*\.db)"
 _TABLE = re.compile(rb"CREATE TABLE '[^']+_\d+' \([^()]*, val blob, PRIMARY KEY \([^()]*\)\)")
 _TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 1000"
+_NAMES = pickles.Names.of(
+    "tinygrad", r"tinygrad\.(?:codegen(?:\.\w+)*|dtype|uop\.ops|ops|helpers|shape\.\w+|renderer):_?[A-Z]\w*"
+)
 _BEGINNING_BYTES, _VALUE_BYTES = 64 << 10, 256 << 20
 
 
@@ -53,14 +56,16 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
         found = not problem and _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))
         return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
-    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         for table in _tables(connection):
             for row, length in connection.execute(f"SELECT rowid, length(val) FROM {_quoted(table)}"):
                 if (length or 0) > _VALUE_BYTES:
                     continue  # larger than the limit for reading
                 ((value,),) = connection.execute(f"SELECT val FROM {_quoted(table)} WHERE rowid = ?", (row,))
-                if why := _wrong(value if isinstance(value, bytes) else b"", table.startswith("compile_")):
-                    yield table, row, f"row {row} of its table {printable(table)} {why}"
+                wrong = _wrong(value if isinstance(value, bytes) else b"", table.startswith("compile_"))
+                if wrong:
+                    told = f"row {row} of its table {printable(table)} {wrong.detail}"
+                    yield table, row, wrong._replace(detail=told)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         told = []
@@ -85,13 +90,14 @@ def _quoted(table: str) -> str:
     return '"' + table.replace('"', '""') + '"'
 
 
-def _wrong(value: bytes, compiled: bool) -> str:
-    """Why tinygrad cannot use a value, as the rest of a sentence; empty if nothing shows that."""
-    found, problem = interpreters.values(value, 1)
+def _wrong(value: bytes, compiled: bool) -> Problem | None:
+    """Why tinygrad cannot use a value, or should not, as the rest of a sentence."""
+    found, problem = pickles.values(value, 1, _NAMES)
     if problem:
-        return problem.detail
+        return problem
     binaries = [one for one in found if isinstance(one, bytes)]
     if compiled and not any(binaries):
-        return "holds no binary"
+        return Problem(FindingKind.CORRUPT, "holds no binary")
     broken = (describe(binary).problem for binary in binaries if compiled)
-    return next((f"has a broken binary: {why}" for why in broken if why), "")
+    why = next(filter(None, broken), None)
+    return Problem(FindingKind.CORRUPT, f"has a broken binary: {why}") if why else None

@@ -14,7 +14,7 @@ import json
 import os
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from uuid import uuid4
@@ -50,6 +50,8 @@ _ONLY_COMPILED = frozenset({".source", ".ttir", ".ttgir", ".llir"})
 _LIBRARY = ".so"
 _SYMBOLS = {".cubin": ".text.{}\0", ".hsaco": "\0{}.kd\0"}
 """The text that a binary with a kernel contains, from its tables of names."""
+_LAUNCHED = {"name": str, "num_warps": int, "num_ctas": int, "shared": int}
+_DIGITS_OF_MD5 = 32
 _WORDS = {"None": "null", "True": "true", "False": "false"}
 _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
@@ -240,7 +242,18 @@ def _described(item: Files, folder: Folder, name: str) -> tuple[dict[str, Any], 
         return {}, Problem(FindingKind.CORRUPT, f"{name} cannot be parsed ({error}); {_FAILS}")
     if told.pop("hash", item.key) != item.key:
         return told, Problem(FindingKind.MISPLACED, f"{name} is of another entry; Triton serves it")
+    if len(item.parts[-1]) > _DIGITS_OF_MD5 and (lacking := _lacking(told)):
+        return told, Problem(FindingKind.CORRUPT, f"{name} lacks {lacking}; {_FAILS}")
     return told, None
+
+
+def _lacking(told: Mapping[str, Any]) -> str:
+    """The first field without which Triton raises an error for a description, or that is of another type."""
+    target = told.get("target")
+    if not isinstance(target, dict) or not {"backend", "arch", "warp_size"} <= target.keys():
+        return "target"
+    fields = _LAUNCHED if target["backend"] in ("cuda", "hip") else {"name": str}
+    return next((name for name, kind in fields.items() if not isinstance(told.get(name), kind)), "")
 
 
 def _key(name: str) -> str:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
     help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
 )  # fmt: skip
-@flag("--pickles", "Pull entries that programs unpickle, too: each may run any code of its signer.")
 @click.option(
     "--best-effort", is_flag=True,
     help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
@@ -44,7 +43,6 @@ def pull(
     cache: tuple[str, ...],
     folder: Path | None,
     profile: Path | None,
-    pickles: bool,
     best_effort: bool,
     dry_run: bool,
 ) -> None:
@@ -88,7 +86,6 @@ def pull(
                         store,
                         opened.caches,
                         trusted=trusted,
-                        pickles=pickles,
                         machine=lambda backends: (
                             there or machine_of(find_machine(None, backends).devices, elsewhere=False)
                         ),

@@ -32,7 +32,6 @@ from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
-_PICKLES = "its programs unpickle entries, so one may run any code of its signer; pass --pickles to pull them"
 _Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 
 
@@ -41,15 +40,14 @@ def pull(
     caches: Sequence[Cache],
     *,
     trusted: TrustedKeys,
-    pickles: bool,
     machine: Callable[[Sequence[str] | None], Machine],
     dry_run: bool,
     progress: Progress,
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
-    ``pickles`` takes entries that programs unpickle, too. The machine is queried
-    for once, if the store has entries of the caches, with the backends that show their facts or None for all.
+    The machine is queried for once, if the store has entries of the caches, with the backends that show
+    their facts or None for all.
     """
     own = any(cache.name == OWN for cache in caches)
     catalogue = require_store(store, read_catalogue(store, trusted, objects=own))
@@ -66,9 +64,6 @@ def pull(
             continue
         if cache.moving.why_not:
             yield Immovable(cache.name, cache.moving.why_not)
-            continue
-        if cache.moving.pickles and not pickles:
-            yield Immovable(cache.name, _PICKLES)
             continue
         wanted: list[Signed] = []
         of_cache = cached(

@@ -34,7 +34,6 @@ Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 """After how many entries a catalogue is written."""
-_PICKLES = "pickles, which pull takes only with --pickles"
 _LOST = "the store is removing it, or lost it meanwhile; push it again"
 _NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
@@ -196,8 +195,7 @@ class _Sending:
             self._lay_out(made, packed, new)
         self._bytes |= {name: len(data) for name, data in new.items()}
         waits = {name for name, _ in objects if name in self._waiting or name in new}
-        tells = ", ".join(filter(None, (moving.tells, _PICKLES if moving.pickles else "")))
-        sent = _Sent(moved, made, tells, waits)
+        sent = _Sent(moved, made, moving.tells, waits)
         for name in waits:
             self._waiting.setdefault(name, []).append(sent)
         self._files |= {

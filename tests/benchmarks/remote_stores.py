@@ -157,7 +157,7 @@ def pull_all(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
         outcomes = list(
             pull(
                 store, [cache],
-                trusted=trusted, pickles=True, machine=lambda _: Machine(), dry_run=False,
+                trusted=trusted, machine=lambda _: Machine(), dry_run=False,
                 progress=lambda *_: None,
             )
         )  # fmt: skip

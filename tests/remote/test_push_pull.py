@@ -22,6 +22,7 @@ from gpucache.remote.pull import pull
 from gpucache.remote.push import push
 from gpucache.remote.records import parse_line
 from gpucache.remote.signing import SigningKey, TrustedKeys, load_signing_key, make_pair, read_trusted
+from tests.caches.pytools.build import poison
 from tests.contracts.examples import EXAMPLES, open_example
 
 SYSTEMS = ("gpucache", "triton", "cupy")
@@ -75,7 +76,6 @@ class Fleet:
         machine: Machine | None = Machine(),  # noqa: B008 - frozen
         store: Objects | None = None,
         dry_run: bool = False,
-        pickles: bool = True,
     ) -> list[object]:
         """Pull into some caches, on a machine that must not be asked if it is None."""
 
@@ -88,7 +88,6 @@ class Fleet:
                 store or self.store,
                 caches,
                 trusted=trusted,
-                pickles=pickles,
                 machine=asked,
                 dry_run=dry_run,
                 progress=lambda *_: None,
@@ -191,13 +190,16 @@ def _records(path: Path) -> list[bytes]:
     return lines if path.parent.name == "catalogues" else lines[:1]
 
 
-def test_entries_that_programs_unpickle_are_pulled_on_request_alone(fleet: Fleet) -> None:
-    """A signer could run code in every program that loads them; push and pull tell so."""
-    assert "--pickles" in str(fleet.push(fleet.make("a", "pytools"), key=fleet.key))
-    here = fleet.cache("b", "pytools")
-    [outcome] = fleet.pull(here, trusted=fleet.trusted, pickles=False)
-    assert isinstance(outcome, Immovable) and "--pickles" in outcome.reason and not list(here.scan())
-    assert set(_results(fleet.pull(here, trusted=fleet.trusted))) == {"pulled"}
+def test_a_poisoned_pickle_is_not_sent_and_a_sound_one_is_pulled(fleet: Fleet) -> None:
+    """One imports only what its owner writes."""
+    there = fleet.make("a", "pytools")
+    poison(Path(first(there).path), b"\x80\x02cposix\nsystem\nX\x05\x00\x00\x00false\x85R.")
+    assert sorted(_results(fleet.push(fleet.cache("a", "pytools"), key=fleet.key))) == [
+        "failed",
+        "sent",
+        "sent",
+    ]
+    assert _results(fleet.pull(fleet.cache("b", "pytools"), trusted=fleet.trusted)) == ["pulled"] * 2
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -62,7 +62,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     moving = Moving(
         tells="paths and source text",
         sources=True,
-        pickles=True,
         untold=(Fact.VERSION, Fact.DRIVER),
     )
     leaves_to_owner = False

@@ -1,6 +1,7 @@
 """Files laid by the rules of TorchInductor's cache, and what is said of those that break them."""
 
 import fcntl
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ OTHERS = LIBRARY + f"\0c{name(b'library 1')}.main.cpp\0".encode()
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
     """Graphs with gradients are next to the others."""
     put(tmp_path)
-    put(tmp_path, data=b"for other guards")
+    put(tmp_path, data=pickle.dumps("for other guards"))
     put(tmp_path, kind="aotautograd")
     cache = SYSTEM.open(Location("inductor", str(tmp_path), "--cache", enabled=True))
     found = sorted((entry.artifact_kind, dict(entry.fields)["versions"]) for entry in cache.scan())

@@ -36,6 +36,12 @@ def put(root: Path, number: int = 0, python: str = PYTHON, dash: str = "-") -> P
     return path
 
 
+def poison(path: Path, value: bytes) -> None:
+    """Give one row another pickle."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE dict SET key_value = ? WHERE rowid = 1", (value,))
+
+
 def cut_row(path: Path) -> None:
     """Cut the pickle of one row."""
     with closing(sqlite3.connect(path)) as database, database:

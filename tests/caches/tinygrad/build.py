@@ -28,6 +28,13 @@ def put(root: Path, number: int = 0) -> Path:
     return lay(root / (f"cache-{number}.db" if number else "cache.db"), content(number))
 
 
+def poison(path: Path, value: bytes) -> Path:
+    """Give one row another pickle."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE {_COMPILED} SET val = ? WHERE rowid = 1", (value,))
+    return path
+
+
 def _value(value: str) -> Lay:
     def change(path: Path) -> None:
         with closing(sqlite3.connect(path)) as database, database:

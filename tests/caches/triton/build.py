@@ -37,7 +37,7 @@ def put(root: Path, number: int = 0, version: str = "3.9.0", **described: Any) -
     place = folder(root, number, version)
     place.mkdir(parents=True, exist_ok=True)
     target = {"backend": "cuda", "arch": 90, "warp_size": 32}
-    told = {"hash": key(number), "target": target, "num_warps": 4, "name": KERNEL}
+    told = {"hash": key(number), "target": target, "num_warps": 4, "num_ctas": 1, "shared": 0, "name": KERNEL}
     if "-" in version:
         told["hash"] = place.name
     elif version != "3.2":

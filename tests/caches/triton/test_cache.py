@@ -105,6 +105,16 @@ def _description_cut(place: Path) -> None:
     (place / f"{KERNEL}.json").write_bytes(b'{"hash"')
 
 
+def _description_lacks_shared(place: Path) -> None:
+    told = json.loads((place / f"{KERNEL}.json").read_bytes())
+    del told["shared"]
+    (place / f"{KERNEL}.json").write_text(json.dumps(told))
+
+
+def _description_empty(place: Path) -> None:
+    (place / f"{KERNEL}.json").write_bytes(b"{}")
+
+
 def _of_another(place: Path) -> None:
     put(place.parent, 0, hash=key(5))
 
@@ -124,6 +134,8 @@ def _of_another(place: Path) -> None:
         (_binary_for_another_target, FindingKind.MISLABELLED, "is for cuda:sm_80"),
         (_stage_undecodable, FindingKind.CORRUPT, "so the program fails"),
         (_description_cut, FindingKind.CORRUPT, "at every start"),
+        (_description_lacks_shared, FindingKind.CORRUPT, "lacks shared; Triton serves it"),
+        (_description_empty, FindingKind.CORRUPT, "lacks target; Triton serves it"),
         (_of_another, FindingKind.MISPLACED, "another entry"),
     ],
 )
