@@ -129,6 +129,10 @@ class Target(NamedTuple):
                 f"{text!r} is not a target; write BACKEND:NAME, such as cuda:sm_90 or opencl:pocl, "
                 "or run 'gpucache devices' to see the targets of this machine"
             )
+        if backend == "cuda" and name.lstrip("smcopute").isdigit() and "_" not in name:
+            number = name.lstrip("smcopute")
+            kind = "compute" if name.startswith("c") else "sm"
+            raise TargetError(f"{text!r} is not a target; did you mean 'cuda:{kind}_{number}'?")
         return cls(backend, name)
 
 

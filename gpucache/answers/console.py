@@ -341,12 +341,41 @@ def few(reasons: Sequence[str], *, whole: bool) -> Iterator[str]:
         yield f"{format_count(len(reasons) - NAMED, 'more reason')}; -v shows them"
 
 
+_color = "auto"
+
+
+def choose_color(when: str) -> None:
+    """Colours on a terminal (``auto``), ``always`` or ``never``, in this process alone."""
+    global _color
+    _color = when
+
+
 def show(stream: TextIO, blocks: Iterable[Block]) -> None:
     """Write each block to a stream, in the form that suits its reader."""
     if _is_plain(stream):
         stream.writelines(f"{line}\n" for line in plain_lines(blocks))
     else:
         write(console_of(stream), blocks)
+
+
+def markdown_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """The same in Markdown, as for the summary of a job: tables and lists are Markdown's."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            used = [at for at, one in enumerate(block.columns) if not one.drawn]
+            yield from ("", _markdown_row(block.columns[at].heading for at in used))
+            yield _markdown_row("--:" if block.columns[at].numeric else "---" for at in used)
+            yield from (_markdown_row(_said(row[at]) for at in used) for row in block.rows)
+            yield ""
+        elif isinstance(block, Pairs):
+            yield from ("", *(f"- **{label.strip()}**: {text}" for label, text in block.rows), "")
+        else:
+            yield from (f"{_text(line)}  " if _text(line) else "" for line in _lines(block, PIPE_WIDTH))
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    told = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for cell in cells)
+    return f"| {' | '.join(told)} |"
 
 
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -386,11 +415,17 @@ def console_of(stream: TextIO) -> "Console":
     from rich.console import Console
 
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, highlight=False, soft_wrap=False, markup=False, emoji=False, width=width)
+    told = {"always": True, "never": False}.get(_color)
+    return Console(
+        file=stream, highlight=False, soft_wrap=False, markup=False, emoji=False, width=width,
+        force_terminal=told or None, no_color=None if told is None else not told,
+    )  # fmt: skip
 
 
 def _is_plain(stream: TextIO) -> bool:
     """Whether rich would not write colours or other characters for a table's lines."""
+    if _color != "auto" and not stream.isatty():
+        return _color == "never"
     asked = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
     return not stream.isatty() and not asked and (stream.encoding or "utf-8").lower().startswith("utf")
 

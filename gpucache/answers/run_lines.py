@@ -3,6 +3,8 @@
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
+from itertools import takewhile
+
 from gpucache.units import format_count, format_duration, format_list, printable
 
 TYPE_CHECKING = False  # the one of typing; a command waits for the imports of this module
@@ -27,6 +29,18 @@ _NO_ROOM = (
 UNSEEN = f"{_UNSEEN}; {_WHERE}"
 NOTHING_BUILT = "no build from source was seen"
 ALONE = "the command ran without gpucache"
+
+
+def command_name(words: "Sequence[str]") -> str:
+    """The name of a command: of Python that of its script or module, so that programs are told apart.
+
+    ``native/run.c`` has the same in C.
+    """
+    name = words[0]
+    if name.rpartition("/")[2].startswith("python"):
+        before = takewhile(lambda word: word != "-c", words[1:])
+        name = next((word for word in before if not word.startswith("-")), name)
+    return name.rpartition("/")[2] or name
 
 
 def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:

@@ -29,6 +29,7 @@ from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
+from gpucache.answers.stats import Stats
 from gpucache.answers.transfer import Pulled, PullSummary, Pushed, PushSummary
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import FleetOutcome, FleetSummary, WarmOutcome, WarmSummary
@@ -91,6 +92,8 @@ class RecordedProcess(TypedDict):
     """The number of hits."""
     misses: int
     """The number of misses."""
+    saved_ns: int
+    """How long compiling the hits took when they were built, in nanoseconds."""
 
 
 class DevicesSummary(TypedDict):
@@ -260,6 +263,7 @@ ANSWERS = (
         "inspect WHAT", EntryReport, "The entries that are named; a damaged one as cache entry.", Listed
     ),
     Answered("inspect --misses", RecordedMiss, "The last misses, newest first.", MissesSummary),
+    Answered("inspect --stats", None, "Hits, misses and the time saved.", Stats),
     Answered("inspect --watch", Written, "Every entry as it is written: lines, and no document.", None),
     Answered("inspect --recording DIR", RecordedProgram, "Every build that was recorded.", RecordingSummary),
     Answered("inspect --why SOURCE", Answer, "Every program for every target.", WhySummary),

@@ -6,10 +6,11 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName, valued
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import ExitCode, UsageError
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @valued(
     "--save",
     "FILE",

@@ -11,6 +11,7 @@ from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 from gpucache.units import format_count
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpucache.engine.evict import Eviction
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @click.argument("url", metavar="[URL]", required=False, type=StoreName())
 @cache_option
 @timeout_option

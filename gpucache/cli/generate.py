@@ -23,7 +23,8 @@ from gpucache.answers.run_lines import NOT_STARTED, unbuilt
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
 from gpucache.cli import completion, topics
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
-from gpucache.cli.topics import EXAMPLES, EXIT_CODES, WORDS, Example
+from gpucache.cli.topics import EXIT_CODES, WORDS
+from gpucache.cli.usage import EXAMPLES, Example
 from gpucache.errors import ExitCode
 from gpucache.host.scratch import MARK
 from gpucache.manifest import FIELDS

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+FORMS = ("text", "json", "markdown", "prometheus")
+
+
 class Globals(NamedTuple):
     """The values of the global options. Not a dataclass, whose import would delay --help and --version."""
 
@@ -32,6 +35,8 @@ class Globals(NamedTuple):
     cache_file: str | None = None
     """The cache of ``run`` in one file."""
     json: bool = False
+    format: str = "text"
+    """The form of the text: ``text``, ``markdown``, or of inspect --stats also ``prometheus``."""
     quiet: bool = False
     verbose: int = 0
     command: tuple[str, ...] = ()
@@ -64,9 +69,12 @@ class Globals(NamedTuple):
         """Write text for people to stdout."""
         if self.json or self.quiet:
             return
-        from gpucache.answers.console import show
+        from gpucache.answers.console import markdown_lines, show
 
-        show(sys.stdout, blocks)
+        if self.format == "markdown":
+            sys.stdout.writelines(f"{line}\n" for line in markdown_lines(blocks))
+        else:
+            show(sys.stdout, blocks)
 
     def answer(
         self,
@@ -139,6 +147,14 @@ def global_options(function: F) -> F:
             "--json", is_flag=True, expose_value=False, callback=keep, help="Print one JSON document."
         ),
         click.option(
+            "--format", metavar="FORM", type=click.Choice(FORMS), expose_value=False, callback=_keep_format,
+            help="text, json, markdown (for a job summary), or prometheus (inspect --stats).",
+        ),
+        click.option(
+            "--color", metavar="WHEN", type=click.Choice(["auto", "always", "never"]), expose_value=False,
+            callback=_keep_color, help="auto (on a terminal), always or never.",
+        ),
+        click.option(
             "--quiet", "-q", is_flag=True, expose_value=False, callback=keep, help="Print only errors."
         ),
         click.option(
@@ -164,6 +180,23 @@ def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     root.obj = so_far._replace(**{str(option.name): value})
     if root.obj.quiet and root.obj.verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them")
+
+
+def _keep_format(context: click.Context, option: click.Parameter, value: "str | None") -> None:
+    if value == "prometheus" and context.command.name != "inspect":
+        raise UsageError("--format prometheus is for 'gpucache inspect --stats'")
+    if value == "json":
+        root = context.find_root()
+        root.obj = (root.obj if isinstance(root.obj, Globals) else Globals())._replace(json=True)
+    else:
+        keep(context, option, value)
+
+
+def _keep_color(_: click.Context, __: click.Parameter, value: "str | None") -> None:
+    if value is not None:
+        from gpucache.answers import console
+
+        console.choose_color(value)
 
 
 def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":

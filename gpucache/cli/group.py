@@ -35,6 +35,16 @@ COMMAND_LINES = {
 }
 """The command lines of commands that run another after ``--``; the first two verbs end as it does."""
 COMMANDED = tuple(COMMAND_LINES)
+NEAR = {
+    **dict.fromkeys(("prune", "clean", "clear", "gc", "rm", "remove", "delete"), "evict"),
+    **dict.fromkeys(("list", "ls", "show", "status", "info"), "inspect"),
+    "stats": "inspect --stats",
+    "why": "inspect --why",
+    "check": "verify",
+    **dict.fromkeys(("build", "compile", "prime"), "warm"),
+    "warm --dry-run": "--check",
+}
+"""Words of other tools, each with ours: hints, not aliases."""
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
 

@@ -193,7 +193,7 @@ def _value(text: str) -> bytes:
 
 
 MISSES_SHOWN = 10
-_OF_ALL = ("--misses", "--watch", "--plot", "--recording")
+_OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
 
 
 @click.command(cls=BuildCommand)
@@ -203,6 +203,8 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
 @flag("--list list_all", "Show every entry.")
 @flag("--watch", "Print every entry of any cache as it is written, until Ctrl-C.")
 @flag("--misses", "Show the last misses and their reasons.")
+@flag("--stats", "Show hits, misses by reason and the time saved, by program and by day.")
+@flag("--zero", "With --stats: count from now on.")
 @valued("--since", "A", Age(), "With --misses: only since this long ago, such as 1h.")
 @flag("--why", "Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.")
 @click.option(
@@ -234,6 +236,8 @@ def inspect(
     list_all: bool,
     watch: bool,
     misses: bool,
+    stats: bool,
+    zero: bool,
     since: int | None,
     why: bool,
     wanted: tuple[str, ...],
@@ -263,18 +267,10 @@ def inspect(
     not used if a variable moves its programs elsewhere.
     """
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
-    ways |= {"--plot": plot, "--recording": recording}
+    ways |= {"--plot": plot, "--recording": recording, "--stats": stats}
     says_how = bool(named.anything or profile or wanted)
     _refuse_contradictions(ways, since, names=bool(what or targets), says_how=says_how)
-    if watch:
-        _show_written(cache)
-        return
-    if plot is not None:
-        _plot(cache, plot)
-    if recording is not None:
-        if cache:
-            raise UsageError("--recording shows a recording, and not a cache; leave --cache out")
-        _show_recording(recording)
+    if _shown_whole(cache, watch=watch, plot=plot, recording=recording, stats=stats, zero=zero):
         return
     what, cache = stores_apart(what, cache)
     if not (cache or why or extract or misses or what or targets or list_all):
@@ -292,6 +288,31 @@ def inspect(
     else:
         _show_states(opened)
     finish(opened, 0)
+
+
+def _shown_whole(
+    cache: tuple[str, ...],
+    *,
+    watch: bool,
+    plot: Path | None,
+    recording: Path | None,
+    stats: bool,
+    zero: bool,
+) -> bool:
+    """Show what is of no single entry, if that is asked for."""
+    if (zero or given().format == "prometheus") and not stats:
+        raise UsageError(f"{'--zero' if zero else '--format prometheus'} is for counters; add --stats")
+    if watch:
+        _show_written(cache)
+    elif plot is not None:
+        _plot(cache, plot)
+    elif recording is not None:
+        if cache:
+            raise UsageError("--recording shows a recording, and not a cache; leave --cache out")
+        _show_recording(recording)
+    elif stats:
+        _stats(open_named(cache), zero=zero)
+    return watch or stats or plot is not None or recording is not None
 
 
 def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
@@ -448,6 +469,24 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     given().document("inspect", counted(), summary)
     named = ((_name(opened, cache), entry) for cache, entry in every)
     given().show(text.entries(named, time.time_ns(), whole=given().whole))
+
+
+def _stats(opened: Opened, *, zero: bool) -> None:
+    """Show the totals of our own cache, and with ``zero`` count from now on."""
+    from gpucache.answers import stats as text
+    from gpucache.engine.inspect import state_of
+
+    own = opened.require_own("--stats")
+    if zero and opened.settings.read_only:
+        raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is counted anew; unset it")
+    state, records = state_of(own), own.store.journal_records()
+    found = text.stats(records)._replace(entries=state.entries, size_bytes=state.size_bytes)
+    if given().format == "prometheus":
+        click.echo("\n".join(text.prometheus(found)))
+    else:
+        given().answer("inspect", (), found, text.stats_text(found, time.time_ns()))
+    if zero:
+        own.store.journal({"kind": text.ZERO, "when_ns": time.time_ns()})
 
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

@@ -6,9 +6,10 @@ import click
 
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PathName, flag
+from gpucache.cli.usage import VerbCommand
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @click.argument("file", metavar="FILE", type=PathName(dir_okay=False))
 @flag("--public", "Make nothing; print the public key of the secret key in FILE.")
 @global_options

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import GpucacheError, SourceError, UsageError
 from gpucache.host import os_errors
 from gpucache.model import Checks, Language
@@ -203,7 +204,7 @@ class EntryName(Name):
             yield from (key.short for key in islice(store.find(typed), 50))
 
 
-class BuildCommand(click.Command):
+class BuildCommand(VerbCommand):
     """A command with build options, which it gets as ``named``: everything given about programs and builds.
 
     ``-D`` and ``--option`` reach the compiler in the order given.

@@ -17,7 +17,7 @@ import click
 from gpucache import __version__
 from gpucache.cli import streams
 from gpucache.cli.globals import Globals
-from gpucache.cli.group import COMMAND_LINES, COMMANDED, COMPLETE, VERBS, gpucache
+from gpucache.cli.group import COMMAND_LINES, COMMANDED, COMPLETE, NEAR, VERBS, gpucache
 from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, os_errors
 
@@ -135,7 +135,7 @@ def _words(error: GpucacheError) -> str:
 
 def _usage(own: Sequence[str], error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        if "--json" in own:
+        if _wants_json(own):
             return _fail(own, "no verb is given; see 'gpucache --help'", error.exit_code)
         streams.complain(error.format_message())
         return error.exit_code
@@ -165,8 +165,11 @@ def _page(error: click.ClickException) -> str:
 def _meant(error: click.ClickException) -> str:
     """The option or command nearest to one that does not exist, or empty text."""
     if isinstance(error, click.NoSuchOption):
-        return (error.possibilities or [""])[0]
+        verb = error.ctx.info_name if error.ctx is not None else ""
+        return NEAR.get(f"{verb} {error.option_name}") or (error.possibilities or [""])[0]
     context, word = getattr(error, "ctx", None), getattr(error, "command_name", "")
+    if word in NEAR and context and not context.parent:
+        return NEAR[word]
     if not (word and context and isinstance(context.command, click.Group)):
         return ""
     from difflib import get_close_matches
@@ -178,8 +181,12 @@ def _verb(own: Sequence[str]) -> str:
     return next((word for word in own if word in VERBS), "")
 
 
+def _wants_json(own: Sequence[str]) -> bool:
+    return "--json" in own or "--format=json" in own or ("--format", "json") in pairwise(own)
+
+
 def _fail(own: Sequence[str], message: str, code: int) -> int:
-    if "--json" in own:
+    if _wants_json(own):
         from gpucache.answers.document import error_document
 
         with suppress(OSError):

@@ -10,6 +10,7 @@ from gpucache.cli.caches import finish, open_store, require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.stores import open_to_fill, store_options, write_environment
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, UsageError
 from gpucache.host import os_errors
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gpucache.answers.transfer import Pulled
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @store_options
 @valued(
     "--to folder",

@@ -10,13 +10,14 @@ from gpucache.cli.caches import finish, open_named, open_store, require_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName, flag, valued
 from gpucache.cli.stores import refuse_stores, store_options
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @store_options
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @valued(

@@ -10,12 +10,13 @@ from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.run import WITHOUT_MARK, ending_as, named_command, without_nvrtc
 from gpucache.cli.running import libraries
+from gpucache.cli.usage import VerbCommand
 
 _PATIENCE_MS = 60_000
 """How long a build may wait to be written down: with hundreds of headers that can take seconds."""
 
 
-@click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
+@click.command(cls=VerbCommand, options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
 @valued(
     "-o --output folder",
     "DIR",

@@ -14,6 +14,7 @@ from gpucache.cli.group import COMMAND_LINES
 from gpucache.cli.parameters import PathName, flag, require_writable, valued
 from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.host import interrupts, os_errors
 from gpucache.host.scratch import end_others
@@ -35,7 +36,7 @@ without_nvrtc = flag(
 )
 
 
-@click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
+@click.command(cls=VerbCommand, options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
 @flag(
     "--learn",
     "Build afterwards the kernels that the compiler builds at first launch, all of them; this "

@@ -7,7 +7,7 @@ settings: the first question waits for that. Must not know options: ``run`` does
 """
 
 # Paths are text, as in variables.
-# ruff: noqa: PTH118, PTH119
+# ruff: noqa: PTH118
 
 import os
 
@@ -133,7 +133,7 @@ class Running:
         if hits:
             from gpucache.engine.stores import note_process
 
-            note_process(self._services().stores(), len(hits), 0)
+            note_process(self._services().stores(), len(hits), 0, sum(saved for _, _, saved, *_ in hits))
         by_index = [
             Intercepted(
                 program,
@@ -163,15 +163,14 @@ class Running:
         by_server = [one for service in (self.opencl, self.nvrtc) if service for one in service.finish()]
         return tuple(sorted((*by_index, *by_server, *passed), key=lambda one: one.begun_ns))
 
-    @property
-    def _name(self) -> str:
-        return os.path.basename(self.command[0])
-
     def _services(self) -> "Services":
         from gpucache.settings import read_settings
 
         settings = read_settings(os.environ, root=self._root)
-        return Services(settings, self._name, self._libraries or Libraries(), self._warn)
+        from gpucache.answers.run_lines import command_name
+
+        name = command_name(self.command)
+        return Services(settings, name, self._libraries or Libraries(), self._warn)
 
     def _answering(self) -> "Handlers":
         from gpucache.serve.server import Later

@@ -7,6 +7,7 @@ import click
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, flag
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gpucache.engine.verify import Try
 
 
-@click.command()
+@click.command(cls=VerbCommand)
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @timeout_option

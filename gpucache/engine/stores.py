@@ -202,8 +202,8 @@ def _record(
             store.history.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
-def note_process(stores: Stores, hits: int, misses: int) -> None:
-    """Write down the hits and misses of a process at its end, or when its work is done."""
+def note_process(stores: Stores, hits: int, misses: int, saved_ns: int) -> None:
+    """Write down the hits and misses of a process at its end, and how long compiling its hits took."""
     if stores.target is not None:
         stores.target.journal(
             {
@@ -213,6 +213,7 @@ def note_process(stores: Stores, hits: int, misses: int) -> None:
                 "pid": os.getpid(),
                 "hits": hits,
                 "misses": misses,
+                "saved_ns": saved_ns,
             }
         )
 

@@ -70,10 +70,10 @@ class _Counter:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()  # a thread that the fork did not copy may have the old one locked
-        self._hits = self._misses = 0
+        self._hits = self._misses = self._saved_ns = 0
         self._stores: Stores | None = None
 
-    def count(self, stores: Stores, *, hit: bool) -> None:
+    def count(self, stores: Stores, *, hit: bool, saved_ns: int = 0) -> None:
         with self._lock:
             if not self._registered:
                 self._registered = True
@@ -81,6 +81,7 @@ class _Counter:
             self._stores = stores
             self._hits += hit
             self._misses += not hit
+            self._saved_ns += saved_ns
 
     def write(self) -> None:
         if self._stores is None or self._stores.target is None:
@@ -89,7 +90,7 @@ class _Counter:
             if self._stores.target.root.is_dir():  # counting alone makes no cache
                 from gpucache.engine.stores import note_process
 
-                note_process(self._stores, self._hits, self._misses)
+                note_process(self._stores, self._hits, self._misses, self._saved_ns)
 
 
 _COUNTER = _Counter()
@@ -148,8 +149,8 @@ def learn(stores: Stores, noted: Noted) -> None:
 
 def tell_hit(stores: Stores, hit: Hit, name: str = "") -> None:
     """Count a hit, and log one line with the name that the program has."""
-    _COUNTER.count(stores, hit=True)
     head = hit.head
+    _COUNTER.count(stores, hit=True, saved_ns=head.compile_ns)
     _log(_INFO, "hit %s for %s: %s in %s", name or head.program, head.target, hit.key.short, hit.store)
 
 

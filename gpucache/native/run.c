@@ -387,12 +387,25 @@ static int made_root(const char *root) {
     return made_file(root, TAG_NAME, O_EXCL, TAG_TEXT) && made_file(root, "v1/journal/misses.jsonl", O_EXCL, "");
 }
 
+static const char *base_of(const char *path) {
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    return *name ? name : path;
+}
+
+/* The name of a command, as command_name() of gpucache/answers/run_lines.py. */
+static const char *name_of(char **words) {
+    if (!strncmp(base_of(words[0]), "python", 6))
+        for (char **word = words + 1; *word && strcmp(*word, "-c"); word++)
+            if (**word != '-') return base_of(*word);
+    return base_of(words[0]);
+}
+
 /* Append the command's hits to the journal of the first root; 0 if Python has to. */
-static int is_counted(const char *program) {
+static int is_counted(char **words) {
     char root[sizeof roots], path[sizeof roots + 32], line[1024];
     struct stat status;
     struct timespec now;
-    const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+    const char *name = name_of(words);
     snprintf(root, sizeof root, "%.*s", (int)strcspn(roots, ":"), roots);
     for (const char *at = name; *at; at++)
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
@@ -405,9 +418,10 @@ static int is_counted(const char *program) {
         return (errno != ENOENT || access(root, W_OK)) && (errno == EROFS || errno == EACCES || errno == EPERM);
     clock_gettime(CLOCK_REALTIME, &now);
     int size = snprintf(line, sizeof line,
-                        "{\"kind\":\"process\",\"when_ns\":%llu,\"command\":\"%s\",\"pid\":%d,\"hits\":%llu,\"misses\":0}\n",
+                        "{\"kind\":\"process\",\"when_ns\":%llu,\"command\":\"%s\",\"pid\":%d,\"hits\":%llu,\"misses\":0,"
+                        "\"saved_ns\":%llu}\n",
                         (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec, name,
-                        (int)getpid(), noted.hits);
+                        (int)getpid(), noted.hits, noted.saved_ns);
     int is_ours = !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
                   status.st_nlink == 1 && status.st_size < JOURNAL_CAP;
     int is_written = is_ours && size < (int)sizeof line && write(fd, line, (size_t)size) == size;
@@ -502,7 +516,7 @@ static void run(char **words, int is_quiet) {
     int ended = has_ended(signals);
     waitid(P_PID, (id_t)command, &end, WEXITED | WNOHANG | WNOWAIT);
     if (!ended || poll(&asked, 1, 0) || end.si_code != CLD_EXITED || !read_notes() ||
-        (noted.hits && !is_counted(words[0]))) {
+        (noted.hits && !is_counted(words))) {
         to_python();
         close(listener), listener = -1; /* programs that wait for a reply go on without one */
         if (!ended) has_ended(signals);

@@ -244,7 +244,7 @@ class Session(ABC, Generic[A]):
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if hits + misses:
-            note_process(self.stores, hits, misses)
+            note_process(self.stores, hits, misses, sum(one.saved_ns for one in self._done))
         return tuple(self._done)
 
     def conclude(self, _one: Build[A]) -> None:

@@ -9,7 +9,7 @@ nothing here raises OSError. Must not know the subject of a line.
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from gpucache.folders import Folder
@@ -29,7 +29,7 @@ Record = dict[str, object]
 class BoundedLog:
     """The records of one file of at most ``cap`` bytes.
 
-    When old lines are dropped, ``forgotten`` turns the last of them into a record that replaces them.
+    When old lines are dropped, ``forgotten`` makes a record of theirs that replaces them.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class BoundedLog:
         place: tuple[str, ...],
         name: str,
         cap: int,
-        forgotten: Callable[[Record], Record] | None = None,
+        forgotten: Callable[[Sequence[Record]], Mapping[str, object]] | None = None,
     ) -> None:
         self._root, self._place, self._name, self._cap = root, place, name, cap
         self._forgotten = forgotten
@@ -88,14 +88,20 @@ class BoundedLog:
         while size > self._cap // 2:
             size -= len(lines[cut])
             cut += 1
-        last = next(filter(None, map(_record, reversed(lines[:cut]))), None)
-        first = [line_of(self._forgotten(last))] if self._forgotten is not None and last is not None else []
+        gone = [record for line in lines[:cut] if (record := _record(line)) is not None]
+        first = [line_of(self._forgotten(gone))] if self._forgotten is not None and gone else []
         self._root.put(folder, self._name, b"".join(first + lines[cut:]))
 
 
 def journal(root: RootFolder) -> BoundedLog:
-    """The journal of misses below a root."""
-    return BoundedLog(root, layout.JOURNAL, layout.JOURNAL_NAME, JOURNAL_CAP)
+    """The journal of misses and processes below a root, which keeps the totals of what it drops."""
+
+    def forgotten(dropped: Sequence[Record]) -> Mapping[str, object]:
+        from gpucache.answers.stats import folded  # which one process in thousands needs
+
+        return folded(dropped)
+
+    return BoundedLog(root, layout.JOURNAL, layout.JOURNAL_NAME, JOURNAL_CAP, forgotten)
 
 
 def line_of(record: Mapping[str, object]) -> bytes:

@@ -326,6 +326,10 @@ class DirectoryStore(EntryReader):
         """The last lines of the journal, newest first."""
         return self._journal.tail(count)
 
+    def journal_records(self) -> list[dict[str, object]]:
+        """Every line of the journal, oldest first."""
+        return self._journal.records()
+
     def _take(
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:

@@ -123,7 +123,7 @@ class History:
 
     def _removed(self) -> BoundedLog:
         place, name = (layout.VERSION_FOLDER,), layout.REMOVED_NAME
-        return BoundedLog(self._root, place, name, REMOVED_CAP, lambda last: {**last, "programs": None})
+        return BoundedLog(self._root, place, name, REMOVED_CAP, lambda gone: {**gone[-1], "programs": None})
 
     def _names(self) -> list[str]:
         with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:

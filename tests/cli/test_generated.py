@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucache import errors, manifest, settings
-from gpucache.cli import completion, generate, main, topics
+from gpucache.cli import completion, generate, main, topics, usage
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 from gpucache.probe import remembered
@@ -287,3 +287,19 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     places = {f"{'/'.join(folder)}/" for folder in folders}
     files = {TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
     assert {path for path, _ in generate.FILES} == places | files
+
+
+def test_help_is_in_groups_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of one subject are together, every heading has some, and each verb shows two examples."""
+    assert main(["warm", "--help"]) == 0
+    text = capsys.readouterr().out
+    headings = re.findall(r"^(\w+):$", text, re.MULTILINE)
+    assert headings == ["Options", "Selecting", "Building", "Clusters", "Output", "Examples"]
+    assert len(re.findall(r"^  gpucache warm", text, re.MULTILINE)) == 2
+
+
+def test_every_grouped_option_exists() -> None:
+    """No heading names an option that no verb has."""
+    every = {name for path in commands() for param in command_at(path).params for name in param.opts}
+    named = {name.partition("/")[0] for names in usage.GROUPS.values() for name in names.split()}
+    assert named - every == set()

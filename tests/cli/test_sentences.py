@@ -64,6 +64,11 @@ ROWS = """
 3 export rocfft out loop | loop is a link, which is not followed
 2 export nope | no such command 'nope'; see 'gpucache export --help'
 2 wram k.cl | no such command 'wram'; did you mean 'warm'? see 'gpucache --help'
+2 prune | no such command 'prune'; did you mean 'evict'? see 'gpucache --help'
+2 ls | no such command 'ls'; did you mean 'inspect'? see 'gpucache --help'
+2 stats | no such command 'stats'; did you mean 'inspect --stats'? see 'gpucache --help'
+2 check | no such command 'check'; did you mean 'verify'? see 'gpucache --help'
+2 warm --dry-run | no such option '--dry-run'; did you mean '--check'? see 'gpucache warm --help'
 2 --root wram wram k.cl -- true | no such command 'wram'; did you mean 'warm'? see 'gpucache --help'
 2 export lyer out | no such command 'lyer'; did you mean 'layer'? see 'gpucache export --help'
 2 export lyer out -- true | no such command 'lyer'; did you mean 'layer'? see 'gpucache export --help'

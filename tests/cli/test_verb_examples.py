@@ -12,7 +12,8 @@ import pytest
 from gpucache.answers.schema import words
 from gpucache.cli.generate import SAMPLE
 from gpucache.cli.group import VERBS, gpucache
-from gpucache.cli.topics import EXAMPLES, WORDS
+from gpucache.cli.topics import WORDS
+from gpucache.cli.usage import EXAMPLES
 from gpucache.manifest import read_manifest
 
 if TYPE_CHECKING:

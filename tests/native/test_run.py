@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.run_lines import counted, unbuilt
+from gpucache.answers.run_lines import command_name, counted, unbuilt
 from gpucache.native import build
 from gpucache.settings import read_settings
 from gpucache.store.bounded_log import JOURNAL_CAP
@@ -106,6 +106,7 @@ def test_hits_are_summed_up_and_counted(
         count,
         0,
     )
+    assert record["saved_ns"] == count * (plain_ns or late_ns)
     assert store.is_marked()
     assert {path.stat().st_mode & 0o077 for path in (store.root, *store.root.rglob("*"))} == {0}
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -454,3 +455,17 @@ def test_python_does_what_a_program_that_cannot_be_started_would(
     code = _STARTS.format(starter=str(starter), own=[])
     done = run_text([sys.executable, "-c", code, "run", "--", "sh", "-c", "exit 7"], env=environ)
     assert (done.returncode, done.stdout) == (7, "before\n"), done.stderr
+
+
+@pytest.mark.parametrize("words", [("-u", "here/app.py"), ("-m", "pkg"), ("-c", "pass"), ("dir/",)])
+def test_a_script_is_counted_under_its_name(
+    start: Start, tmp_path: Path, libraries: Path, words: tuple[str, ...]
+) -> None:
+    """As Python names it."""
+    (tmp_path / "lines").write_text(f"{_HIT.format(1, 2, 3)}\n")
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\nset -- {tmp_path}/lines 0\n{_NOTES}\n")
+    python.chmod(0o755)
+    start("run", "-q", "--", python, *words)
+    [record] = DirectoryStore(tmp_path / "root", writable=False).journal_tail(2)
+    assert record["command"] == command_name([str(python), *words])
