@@ -20,7 +20,7 @@ from typing import ClassVar
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
-from gpucache.caches import files, places
+from gpucache.caches import files, interpreters, libraries, places
 from gpucache.caches.files import (
     HERE,
     LARGEST_BYTES,
@@ -72,6 +72,8 @@ class FilesFormat(Format[Files]):
 
     largest_bytes: ClassVar[int] = LARGEST_BYTES
     """The maximum size of a file whose bytes are returned."""
+    links: ClassVar[Sequence[str]] = ()
+    """The owner's packages on PyPI, whose environment has the libraries that cached ones need."""
     index: ClassVar[str] = ""
     """The file in the root with a row for each entry, of which an entry that moves has its row; empty for
     none."""
@@ -162,8 +164,6 @@ class FilesFormat(Format[Files]):
 
     def judged(self, item: Files, name: str, *, whole: bool = True) -> Iterator[Problem]:
         """The first problem of a file by its frame and, if ``whole``, its rules."""
-        if self._said[0] != item.key:
-            self._said = item.key, {}
         frame = next((one for one in self.frames if re.fullmatch(one.names, name)), None)
         if frame is None:
             return
@@ -177,14 +177,14 @@ class FilesFormat(Format[Files]):
                 yield Problem(FindingKind.TRUNCATED, f"{name} {what}: {frame.effect}")
                 return
             for rule in frame.rules if whole else ():
-                with self._unless_large():
+                with self._unless_large(item):
                     wrong = rule.broken(parts)
                     if wrong and rule.kind:
                         effect = rule.effect or frame.effect
                         yield Problem(rule.kind, f"{name} {rule.says.format(wrong)}: {effect}")
                         return
                     if wrong:
-                        self._said[1][rule.says.format(wrong)] = None
+                        self._note(item, rule.says.format(wrong))
         except PermissionError as error:
             detail = f"{name} cannot be read ({error.strerror}): {frame.effect}"
             yield Problem(FindingKind.UNTRUSTED, detail, "its owner can make it readable", ())
@@ -193,17 +193,37 @@ class FilesFormat(Format[Files]):
             detail = f"{error}, though programs may follow it"
             yield Problem(FindingKind.UNTRUSTED, detail, paths=() if folder else None)
 
+    def linked(self, item: Files, name: str, data: bytes, fails: str) -> Iterator[Problem]:
+        """The problem of a library that needs another one that is gone; ``fails`` is the consequence.
+
+        It is only noted for a driver's, and if none of the owner's packages is found, which may bring it.
+        """
+        gone = libraries.lost(Path(item.folder, name), data)
+        known = any(map(interpreters.versions_of, self.links))
+        missing = [one for one in gone if known and not libraries.DRIVER.fullmatch(one)]
+        if missing:
+            detail = f"{name} needs {', '.join(missing)}, which is in no directory of libraries; {fails}"
+            remedy = f"install it, or remove the entry, so that {self.owner} compiles it again"
+            yield Problem(FindingKind.TRUNCATED, detail, remedy)
+        for one in gone if not missing else ():
+            self._note(item, f"{name} needs {one}, which is in no directory of libraries that is known here")
+
+    def _note(self, item: Files, note: str) -> None:
+        if self._said[0] != item.key:
+            self._said = item.key, {}
+        self._said[1][note] = None
+
     def parts(self, item: Files, name: str, frame: Frame) -> Parts:
         """The parts of a file, as ``judged`` just read them of this item, or as they are now."""
         seen, found = self._parts
         return found[name] if seen is item and name in found else Parts(item, name, frame.words)
 
     @contextmanager
-    def _unless_large(self) -> Iterator[None]:
+    def _unless_large(self, item: Files) -> Iterator[None]:
         try:
             yield
         except LargeError as error:
-            self._said[1][f"it was {error}"] = None
+            self._note(item, f"it was {error}")
 
     def notes(self, item: Files) -> Iterator[str]:
         yield from self._said[1] if self._said[0] == item.key else ()

@@ -114,6 +114,7 @@ class Inductor(InductorPlaces, FilesFormat):
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
     folders_removed = 1
+    links = ("torch",)
     moving = Moving(
         tells="paths and source text",
         sources=True,
@@ -144,6 +145,7 @@ class Inductor(InductorPlaces, FilesFormat):
                 sources = {one.decode() for one in _SOURCE.findall(data)}
                 if not elf.is_loadable(data):
                     yield from broken(name[:12], data, PayloadKind.ELF, _FAILS)
+                yield from self.linked(item, name, data, _FAILS)
                 if sources and name.removesuffix(".so") not in sources:
                     detail = f"{name[:12]} was compiled from another source; {_FAILS}"
                     yield Problem(FindingKind.MISLABELLED, detail)

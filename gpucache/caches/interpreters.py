@@ -110,6 +110,7 @@ def _versions(place: Path, short: str) -> frozenset[str]:
     return frozenset(found)
 
 
+_LIBRARY = re.compile(r"([^/,\n]+\.so[.\d]*),")
 _BELOW = ("lib*/python3*/site-packages", "lib/python3/dist-packages", "lib/python3*/dist-packages")
 
 
@@ -125,6 +126,25 @@ def places_of(name: str) -> frozenset[str]:
     return frozenset(str(one.locate_file("")) for one in _installed(name))
 
 
+@cache
+def libraries() -> frozenset[str]:
+    """The names of the shared libraries in every environment that is found. Raises nothing."""
+    prefixes = {Path(os.path.realpath(one)).parent.parent for one in _interpreters()}
+    prefixes |= {one.parent.parent for one in _interpreters()} | {Path(sys.prefix)}
+    sites = {*_site_packages(), *(str(path) for one in prefixes for path in _below(one))}
+    found = set[str]()
+    for place in prefixes:
+        with suppress(OSError):
+            found.update(one.name for one in (place / "lib").glob("lib*.so*"))
+    for one in distributions(path=[*sys.path, *sites]):
+        with suppress(OSError, ValueError):
+            found.update(_LIBRARY.findall(one.read_text("RECORD") or ""))
+    for site in sites:
+        with suppress(OSError):
+            found.update(path.name for path in Path(site).glob("*/lib/lib*.so*"))
+    return frozenset(found)
+
+
 def _installed(name: str) -> Iterator[Distribution]:
     yield from distributions(name=name, path=[*sys.path, *_site_packages()])
 
@@ -133,5 +153,9 @@ def _installed(name: str) -> Iterator[Distribution]:
 def _site_packages() -> tuple[str, ...]:
     python = shutil.which("python3")
     prefixes = filter(None, (os.environ.get("VIRTUAL_ENV"), python and str(Path(python).parent.parent)))
-    found = (path for prefix in prefixes for below in _BELOW for path in Path(prefix).glob(below))
-    return tuple(dict.fromkeys(map(str, found)))
+    return tuple(dict.fromkeys(str(path) for prefix in prefixes for path in _below(Path(prefix))))
+
+
+def _below(prefix: Path) -> Iterator[Path]:
+    """The directories of packages in an environment."""
+    return (path for below in _BELOW for path in prefix.glob(below))

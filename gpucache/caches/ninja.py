@@ -57,7 +57,10 @@ class NinjaFormat(FilesFormat):
         for name in item.names:
             if name.endswith((".so", ".o")):
                 end = self.fails if name.endswith(".so") else self.unlinked(item)
-                yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, end)
+                data = item.read(name, _LARGEST_BYTES)
+                yield from broken(name, data, PayloadKind.ELF, end)
+                if name.endswith(".so"):
+                    yield from self.linked(item, name, data, end)
         if self.reads_build and BUILD in item.seen:
             try:
                 item.read(BUILD, _BUILD_BYTES).decode()
@@ -122,6 +125,7 @@ class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
     )
     served = "PyTorch would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of PyTorch's"
+    links = ("torch",)
     fails = "PyTorch imports it as it is, so the program ends at every start"
     trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
@@ -193,6 +197,7 @@ class TvmFfi(TvmFfiPlaces, NinjaFormat):
     )
     served = "TVM-FFI would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of TVM-FFI's"
+    links = ("apache-tvm-ffi",)
     fails = "TVM-FFI loads it as it is, so the program ends at every start"
 
     def look(self, item: Files) -> CacheEntry:
@@ -258,6 +263,7 @@ class FlashInfer(FlashInferPlaces, NinjaFormat):
     )
     served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
     shows = "a module of FlashInfer's"
+    links = ("flashinfer-python",)
     fails = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
     reads_build = False
 

@@ -83,6 +83,7 @@ class Triton(TritonPlaces, FilesFormat):
     unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
     shows = "a list of a kernel's files"
     distribution = "triton"
+    links = ("triton", "triton-xpu", "pytorch-triton-xpu", "pytorch-triton-rocm")
     moving = Moving(tells="paths and source text", sources=True, untold=("Python",))
 
     def look(self, item: Files) -> CacheEntry:
@@ -121,11 +122,13 @@ class Triton(TritonPlaces, FilesFormat):
                     yield from _wrong_binary(name, data, kernel, look.target)
                 elif ending == _LIBRARY:
                     yield from broken(name, data, PayloadKind.ELF, _FAILS)
+                    yield from self.linked(item, name, data, _FAILS)
                 elif not _is_text(data):
                     detail = f"{name} is not UTF-8, as Triton reads it at every start, so the program fails"
                     yield Problem(FindingKind.CORRUPT, detail)
 
     def notes(self, item: Files) -> Iterator[str]:
+        yield from super().notes(item)
         for name, status in item.seen.items():
             if not status.st_size and _ending(name) not in (*_BINARIES, _LIBRARY, ".json"):
                 yield f"{name} is empty, which Triton does not notice: programs use the binary alone"
