@@ -61,8 +61,8 @@ class VulkanPlaces(Places):
     )
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        for location in super().locations(environ):
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        for location in super().found(environ):
             yield location
             blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
             if places.is_folder(blender):
@@ -91,8 +91,8 @@ class ChromiumPlaces(Places):
     )
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        told = list(super().locations(environ))
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        told = list(super().found(environ))
         yield from told
         seen = {location.root for location in told}
         beside = Path(told[0].root).parent if told and not WINDOWS else None

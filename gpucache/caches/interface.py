@@ -8,7 +8,7 @@ executed; a removal that could break the owner is refused. Must not know how res
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.verify import Checked
@@ -180,22 +180,25 @@ class Isolation(NamedTuple):
 class System(ABC):
     """A kind of cache."""
 
-    name: str
-    title: str
-    nowhere: str
-    """Why an environment can lack a place for its caches, and the remedy; a clause."""
-    tracing: Mapping[str, str] = {}
+    name: ClassVar[str]
+    """The name that people and ``--cache`` use for it."""
+    title: ClassVar[str]
+    tracing: ClassVar[Mapping[str, str]] = {}
     """The environment variables that make its programs log hits and misses; empty for none."""
-    driver = False
+    driver: ClassVar[bool] = False
     """Whether a driver owns its caches, below every program and all other caches."""
-    below: Mapping[str, str] = {}
-    """By the implementation of a toolchain whose programs pass this cache on their way to the compiler: why
-    they do not use it, or an empty text if they do."""
+    below: ClassVar[Mapping[str, str]] = {}
+    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
+    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
 
     @property
     def wanted(self) -> Mapping[str, str]:
         """The fields that ``explain`` accepts, each with its meaning."""
         return {}
+
+    @abstractmethod
+    def nowhere(self) -> str:
+        """Why an environment can lack a place for its caches, and the remedy; a clause."""
 
     @abstractmethod
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:

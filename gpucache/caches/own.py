@@ -332,7 +332,9 @@ class OwnSystem(System):
 
     name = registry.OWN
     title = "gpucache's own cache"
-    nowhere = "this user has no home directory; set GPUCACHE_DIR"
+
+    def nowhere(self) -> str:
+        return "this user has no home directory; set GPUCACHE_DIR"
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         root, decided_by = find_root(environ)

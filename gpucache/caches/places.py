@@ -3,8 +3,7 @@
 Owns the questions about a path that do not depend on whose cache it is. A system says with a ``Place`` which
 variables and directories its programs look at. Must not know any format.
 
-Owns the mounts of this process, and the systems, each composed of its places and its format, which is loaded
-only to open a cache.
+Owns the mounts of this process.
 """
 
 import os
@@ -12,9 +11,8 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -216,29 +214,46 @@ class Place(NamedTuple):
         )
 
 
-class Places:
-    """The places where the programs of a system look for its caches; all that is needed while it has none.
+class Places(System):
+    """A system from the places where its programs look for caches; its format is loaded only to open one."""
 
-    None of this raises anything.
-    """
-
-    name: ClassVar[str]
-    """The name that people and ``--cache`` use for the system."""
-    title: ClassVar[str]
     owner: ClassVar[str]
     """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
-    tracing: ClassVar[Mapping[str, str]] = {}
-    """The variables that make programs log hits and misses."""
     needs_folder_of_all: ClassVar[bool] = False
     """Whether programs look elsewhere if the user's directory of all caches does not exist."""
-    driver: ClassVar[bool] = False
-    """Whether a driver owns it, below every program and all other caches."""
     unseen: ClassVar[str] = ""
     """The damage that the owner stores nothing to check against, as words of a sentence; empty if unknown."""
-    below: ClassVar[Mapping[str, str]] = {}
-    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
-    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
+
+    @property
+    def _format(self) -> "type[Format[Any]]":
+        from gpucache.caches.registry import format_of
+
+        return format_of(self.name)
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        return self._format.wanted
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        return self._format.question(request, toolchain)
+
+    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        return tuple(self.found(environ))
+
+    def recognises(self, path: Path) -> bool:
+        from gpucache.caches.layout import Whose
+
+        try:
+            return self._format.whose(path) is Whose.OWN
+        except (OSError, ValueError):
+            return False
+
+    def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
+        from gpucache.caches.foreign_cache import ForeignCache
+
+        self._format.require(Path(location.root))
+        return ForeignCache(self._format(self._format.opened(location), clock))
 
     @classmethod
     def described(cls) -> str:
@@ -250,7 +265,6 @@ class Places:
 
     @classmethod
     def nowhere(cls) -> str:
-        """Why an environment can lack a place, and the remedy; a clause."""
         last = cls.place.ways[-1] if cls.place.ways else None
         what = "name of the user" if isinstance(last, Temporary) and last.user else "home directory"
         return cls.place.nowhere or f"{cls.owner} finds no {what}; set {cls.place.variable}"
@@ -263,7 +277,6 @@ class Places:
 
     @classmethod
     def isolation(cls, folder: Path) -> Isolation:
-        """The variables that put the cache below a directory: its first one, which others may follow."""
         place = cls.place
         if not any(isinstance(way, Var) for way in place.ways):
             return Isolation(lacking=cls.lacking())
@@ -299,7 +312,7 @@ class Places:
             yield told
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The places where programs look in an environment, in their order, existing or not."""
         found = cls.place.find(environ)
         for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
@@ -535,45 +548,3 @@ def _mount(line: str) -> Mount | None:
         return None
     options = frozenset((*fields[5].split(","), *kinds[2].split(",")))
     return Mount(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]), kinds[0], options)
-
-
-class ForeignSystem(System):
-    """A kind of cache, made from its places and a loader of its format."""
-
-    def __init__(self, found: type[Places], load: "Callable[[], type[Format[Any]]]") -> None:
-        self._places = found
-        self._load = load
-        self.name, self.title = found.name, found.title
-        self.nowhere = found.nowhere()
-        self.tracing, self.driver, self.below = found.tracing, found.driver, found.below
-
-    @cached_property
-    def _format(self) -> "type[Format[Any]]":
-        return self._load()
-
-    @property
-    def wanted(self) -> Mapping[str, str]:
-        return self._format.wanted
-
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        return self._format.question(request, toolchain)
-
-    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        return tuple(self._places.locations(environ))
-
-    def recognises(self, path: Path) -> bool:
-        from gpucache.caches.layout import Whose
-
-        try:
-            return self._format.whose(path) is Whose.OWN
-        except (OSError, ValueError):
-            return False
-
-    def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
-        from gpucache.caches.foreign_cache import ForeignCache
-
-        self._format.require(Path(location.root))
-        return ForeignCache(self._format(self._format.opened(location), clock))
-
-    def isolation(self, folder: Path) -> Isolation:
-        return self._places.isolation(folder)

@@ -6,7 +6,7 @@ Must not open a cache.
 """
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpucache.caches.format import Format
     from gpucache.caches.interface import System
-    from gpucache.caches.places import ForeignSystem
+    from gpucache.caches.places import Places
 
 OWN = "gpucache"
 ALL = "all"
@@ -78,13 +78,11 @@ def load_system(name: str) -> "System":
     raise _unknown(name)
 
 
-@cache
-def of_others(name: str) -> "ForeignSystem":
+def of_others(name: str) -> "Places":
     """One of ``SYSTEMS``."""
-    from gpucache.caches.places import ForeignSystem
     from gpucache.caches.systems import PLACES
 
-    return ForeignSystem(PLACES[name], partial(format_of, name))
+    return PLACES[name]()
 
 
 def module_of(name: str) -> str:
@@ -92,6 +90,7 @@ def module_of(name: str) -> str:
     return f"gpucache.caches.{_MODULES.get(name) or name.replace('-', '_').replace('.', '_')}"
 
 
+@cache
 def format_of(name: str) -> "type[Format[Any]]":
     """The format of one of ``SYSTEMS``, whose module is imported now."""
     module = import_module(module_of(name))

@@ -305,9 +305,9 @@ class JaxPlaces(Places):
             yield f"{JAX_MAX_SIZE}={size} is not a number of bytes, so JAX cannot be imported; unset it"
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The configured directory, unless it is in a cloud's store (``gs://``), which is not local."""
-        return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().locations(environ)
+        return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().found(environ)
 
 
 _TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
@@ -367,8 +367,8 @@ class MesaPlaces(Places):
     unseen = "an entry that was exchanged with another, as it does not contain its key"
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        for location in super().locations(environ):
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        for location in super().found(environ):
             named = [location.root + form for form in _MESA_FORMS]
             found = [place for place in named if places.is_folder(Path(place))]
             for place in found or named[:1]:
@@ -401,8 +401,8 @@ class NvidiaGlPlaces(Places):
     )
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        for location in super().locations(environ):
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        for location in super().found(environ):
             limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
             base = environ.get(location.decided_by)
             older = Path(base or "", _GL_OLDER)
@@ -584,14 +584,14 @@ class HashcatPlaces(Places):
     place = Place(cached("hashcat/kernels", expanded=True))
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The directory below the cache directory, or an older one in the home directory if it exists.
 
         hashcat takes the home directory from the user's record, and not from HOME.
         """
         environ = {name: value for name, value in environ.items() if name != "HOME"}
         older = Home(".hashcat/kernels", expanded=True).find(environ)
-        for location in super().locations(environ):
+        for location in super().found(environ):
             if older is not None and places.is_folder(older[0].parent):
                 root = older[0]
                 problems = tuple(cls.at_place(root))
@@ -627,12 +627,12 @@ class OpenCVPlaces(Places):
             )
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The first existing cache directory; if none exists, OpenCV uses one that all users share."""
         there = dict(environ)
         if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
             del there["XDG_CACHE_HOME"]
-        for location in super().locations(there):
+        for location in super().found(there):
             root = Path(location.root)
             if location.decided_by != _OPENCV_DIRECTORY and not places.is_folder(root.parent):
                 told = (*filter(None, [cls.place.why_off(environ)]), *cls.at_place(_OPENCV_SHARED))
@@ -656,7 +656,7 @@ class GgmlOpenclPlaces(Places):
     tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         off = cls.place.why_off(environ)
         by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
         asked = {
@@ -664,7 +664,7 @@ class GgmlOpenclPlaces(Places):
             for name, value in environ.items()
             if not (by_default and name == _GGML_OPENCL_VARIABLE)
         }
-        for location in super().locations(asked):
+        for location in super().found(asked):
             problems = (off, *location.problems) if off else location.problems
             yield location._replace(enabled=location.enabled and not off, problems=problems)
 

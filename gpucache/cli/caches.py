@@ -161,7 +161,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     name = name or system_at(place or Path()).name
     caches = open_places(name, place, os.environ)
     if not caches:
-        why = load_system(name).nowhere
+        why = load_system(name).nowhere()
         raise UsageError(
             f"{name} has no own place on this machine: {why}, or ask for one: --cache {name}:PLACE"
         )

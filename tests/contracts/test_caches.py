@@ -754,7 +754,7 @@ def test_an_environment_without_a_home_raises_nothing(
     placed = [{"HOME": "me", **environ} for environ in _environs(name, str(tmp_path))]
     for environ in ({}, {"PATH": "/usr/bin"}, *_environs(name, ""), *_environs(name, "me"), *placed):
         _all_asked(name, environ)
-    assert load_system(name).nowhere and load_system(name).title
+    assert load_system(name).nowhere() and load_system(name).title
 
 
 @needs_root

@@ -151,7 +151,7 @@ class PyOpenclPlaces(Places):
     }
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """A directory for each version of Python that has one, this Python's first; else their parent."""
         named, decided_by = folder_of_all(environ)
         root = places.absolute(named)

@@ -137,7 +137,7 @@ class RocfftPlaces(Places):
     """Bit 32 logs compiled and cached kernels; ``ROCFFT_LOG_RTC_PATH`` names the file."""
 
     @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         place, named = environ.get(USER_PATH, ""), environ.get(SYSTEM_PATH, "")
         if place and place != MEMORY:
             yield _location(place, USER_PATH, USER, environ)
