@@ -133,6 +133,10 @@ RUN_ENVIRONMENT = (
         "1: those libraries report each build on standard error: a hit, or a miss and its differences.",
     ),
     Variable(
+        "GPUCACHE_RECORD_KERNELS",
+        "Set by record for its command: the directory to which its Pythons add kernels of Triton.",
+    ),
+    Variable(
         "GPUCACHE_OWNER_UID",
         "For root alone, as in an init container: the uid of the user whose caches pull fills, and whose "
         "files in caches are trusted, checked, repaired and evicted as root's own.",

@@ -29,7 +29,7 @@ _PATIENCE_MS = 60_000
 @without_nvrtc
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: bool) -> None:
-    """Run the command after -- and record the compiles of its OpenCL programs and NVRTC.
+    """Run the command after -- and record the compiles of its OpenCL programs, NVRTC and Triton.
 
     'gpucache warm --recording DIR' builds the recording on this or another machine; 'gpucache inspect
     --recording DIR' shows it. Several commands may add to one DIR. It contains sources and headers, so only
@@ -40,10 +40,17 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     are moved to an empty directory meanwhile, because a library that hits does not compile. Several processes
     may write into one DIR. Standard output, input and terminal are the command's. Programs that do not start
     with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc, see gpucache-run(1).
+
+    Kernels of Triton 3.4 and newer are recorded by every Python that reads PYTHONPATH (not with -E or -I),
+    also if it has no gpucache: names, types, constants, options, and digests of source and first IR; no
+    source. Not recorded are kernels from files of IR, and constants of types that JSON cannot say. A hit of
+    Triton's cache counts, too.
     """
     from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
+    from gpucache.kernels import CACHE, UNSEEN, kept, watched
+    from gpucache.recording.kernels import read_kernels
     from gpucache.recording.writing import BLOBS, Writer
     from gpucache.serve.command import heed, run_command
     from gpucache.serve.devices import Devices
@@ -63,13 +70,20 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
         recorded = Recorder(Writer(folder.absolute(), sources=not digests_only), told, compilers)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
+        before = {*read_kernels(folder).kernels}
+        environ |= watched(str(folder.absolute()), environ)
         with suppress(OSError):  # without a directory the command still runs, and a message says so
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         ended = run_command(command, environ, found, recorded.handlers)
         unbegun.pop_all()
+        kernels = read_kernels(folder)
+        if not kernels.anything and (unseen := kept(environ.get(CACHE, ""))):
+            recorded.unrecorded[UNSEEN] += unseen
+    recorded.unrecorded.update(why for _, why in kernels.unrecorded)
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     unwritten = sum(one.builds for one in untold)
-    summary = RecordSummary(command[0], ended, str(folder), recorded.builds, unwritten)
+    builds = recorded.builds + len(kernels.kernels.keys() - before)
+    summary = RecordSummary(command[0], ended, str(folder), builds, unwritten)
     with ending_as(ended):
         heed()
         line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)

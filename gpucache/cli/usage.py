@@ -81,6 +81,8 @@ EXAMPLES = {
                 "gpucache warm --check --device-profile node.json --recording app"),
         Example("The programs that a command compiled elsewhere, for this machine's devices:",
                 "gpucache warm --recording recording"),
+        Example("Kernels of Triton that a server compiled, for another GPU:",
+                "gpucache warm --recording recording --target hip:gfx942"),
         Example("Fill every cache that a program uses, below one directory:",
                 "gpucache warm --into caches -- python app.py"),
     ),
@@ -135,6 +137,8 @@ EXAMPLES = {
                 "gpucache --root image/cache warm --shared --recording recording"),
         Example("Names and digests alone, enough to check a machine's cache:",
                 "gpucache record -o digests --digests-only -- python app.py"),
+        Example("Every kernel of Triton that a server compiles:",
+                "gpucache record -o recording -- python serve.py"),
         Example("The check on that machine:", "gpucache warm --check --recording digests"),
     ),
     "bench": (

@@ -11,6 +11,7 @@ from gpucache.engine.prepare import Prepared, closure_of
 from gpucache.keys import Closure, digest
 from gpucache.model import ArtifactKind, BuildRequest, Language
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
+from gpucache.recording.kernels import recorded_kernels
 from gpucache.recording.reading import RecordingFolder
 from gpucache.recording.writing import Tree, read_headers
 
@@ -72,8 +73,8 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
 
 
 def recorded_programs(found: RecordingFolder) -> list[RecordedProgram]:
-    """The builds of a recording as they are shown."""
-    return [
+    """The builds and kernels of a recording as they are shown."""
+    return recorded_kernels(found.kernels) + [
         RecordedProgram(
             recorded=build.digest,
             program=build.program,

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,7 @@ from gpucache.recording.builds import (
     read_line,
     union,
 )
+from gpucache.recording.kernels import Kernels, read_kernels
 from gpucache.recording.writing import BLOBS, in_place, lay_out, placed
 from gpucache.sources.rules import Limits
 
@@ -48,6 +49,8 @@ class RecordingFolder:
     damage: tuple[PassedOver, ...] = ()
     blobs: frozenset[str] = frozenset()
     """The sources and headers that exist."""
+    kernels: Kernels = field(default_factory=Kernels)
+    """The kernels of Triton."""
 
     def has_sources(self, build: RecordedBuild) -> bool:
         """Whether all files of a build exist."""
@@ -75,13 +78,16 @@ def read_recording(folder: Path) -> RecordingFolder:
     except OSError as error:
         otherwise = "name the directory of 'gpucache record -o'"
         raise os_errors.unreadable(f"the recording {str(folder)!r}", error, otherwise) from None
-    if not names and not (folder / BLOBS).is_dir():  # a command that built nothing leaves an empty one
+    kernels = read_kernels(folder)
+    # A command that built nothing leaves an empty directory.
+    if not (names or kernels.anything or (folder / BLOBS).is_dir()):
         raise SourceError(f"{str(folder)!r} is not a recording; name the directory of 'gpucache record -o'")
     reader = _Reader(folder)
     recordings = [reader.recording(name) for name in names[:FILES_CAP]]
     if len(names) > FILES_CAP:
         reader.damage.append(PassedOver(names[FILES_CAP], 0, f"only {FILES_CAP} files are read"))
-    return RecordingFolder(folder, union(recordings), tuple(reader.damage), _blobs(folder))
+    damage = (*reader.damage, *kernels.damage)
+    return RecordingFolder(folder, union(recordings), damage, _blobs(folder), kernels)
 
 
 class _Reader:

@@ -27,6 +27,7 @@ from gpucache.answers.warm import (
 from gpucache.engine.explain import phrases, record_of, weight
 from gpucache.engine.machine import Machine, find_machine, select_target
 from gpucache.engine.stores import Stores
+from gpucache.engine.warm.kernels import check_fleet_kernels
 from gpucache.engine.warm.plan import Backends, WarmItem, devices_there, recorded_device, recorded_items
 from gpucache.engine.warm.run import Session, Warming, interrupted, prepare_item, read_recordings
 from gpucache.errors import GpucacheError, NoDeviceError, TargetError, UsageError
@@ -34,6 +35,7 @@ from gpucache.host.scratch import scratch
 from gpucache.keys import difference
 from gpucache.model import Device, KeyField, Target, Toolchain
 from gpucache.recording.builds import RecordedBuild
+from gpucache.recording.kernels import united
 from gpucache.recording.reading import RecordingFolder, Replayed, as_recorded, replay
 from gpucache.store.directory import Snapshot
 
@@ -157,8 +159,13 @@ def check_fleet(
         if any(builds[number].folders for number in one.numbers):
             left.setdefault(one.kind, []).append(one)
     send = shlex.join(("gpucache", *push, *words)) if push and left else None
-    commands = tuple(_commands(left, machines, asked, builds, run.backends, words))
-    return outcomes, summarise_fleet(outcomes, machines, commands, send)
+    commands = [*_commands(left, machines, asked, builds, run.backends, words)]
+    if stored is None and any(one.kernels.anything for one in recordings):
+        told, more = check_fleet_kernels(
+            run, united(one.kernels for one in recordings), machines, [one.folder for one in recordings]
+        )
+        outcomes, commands = outcomes + told, commands + more
+    return outcomes, summarise_fleet(outcomes, machines, tuple(commands), send)
 
 
 def _builds(recordings: Sequence[RecordingFolder], place: Path | None) -> list[_Build]:

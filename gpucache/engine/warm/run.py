@@ -208,11 +208,18 @@ def warm_recordings(
     Also returns those that could be read, and the devices that they were warmed for.
     """
     from gpucache.host.scratch import scratch
+    from gpucache.recording.kernels import united
     from gpucache.recording.reading import replay
 
     run.require_root()
     recordings, failed = read_recordings(run, folders)
     rows = [row for one in recordings for row in one.recording.rows()]
+    if any(one.kernels.anything for one in recordings):
+        from gpucache.engine.warm.kernels import warm_kernels
+
+        failed += warm_kernels(run, united(one.kernels for one in recordings), targets)
+        others = [text for text in targets if Target.parse(text).backend in run.backends]
+        rows, targets = ([] if targets and not others else rows), others
     if not rows:
         return failed, recordings, ()
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
@@ -251,7 +258,7 @@ def read_recordings(
         for one in damage:
             place = one.place if len(folders) == 1 else f"{folder}: {one.place}"
             outcomes.append(WarmOutcome(place, "", WarmResult.FAILED, reason=one.why))
-        if not rows and not damage:
+        if not rows and not damage and not found[-1].kernels.anything:
             run.say(f"The recording {folder} is empty, so there is nothing to build.")
         if failed := sum(seen.failed for _, seen in rows):
             told = format_count(failed, "recorded build", "recorded builds")
