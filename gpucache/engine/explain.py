@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 _POISON_NS = 7 * 86_400 * 10**9
 _PHRASES_TOLD = 4
 _SAMPLED = 64
-_GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
-_TOLD_AS = {"evicted": "removed", "quarantined": "quarantined"}
-"""The same in words that do not repeat the verdict."""
+_GONE = {"evicted": (Verdict.EVICTED, "removed"), "quarantined": (Verdict.CORRUPT, "quarantined")}
+"""By event the verdict, and words that do not repeat it."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,8 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
             if last.what in _GONE:
-                return Miss(_GONE[last.what], f"{_TOLD_AS[last.what]} at {when}: {why}")
+                verdict, word = _GONE[last.what]
+                return Miss(verdict, f"{word} at {when}: {why}")
             if _is_poisoning(last):
                 retry = f"--retry or a --timeout above {last.limit_s:g}" if last.limit_s else "--retry"
                 return Miss(
@@ -323,23 +323,12 @@ def shadows(differences: Iterable[Difference], searched: Sequence[str]) -> dict[
         if (name := header_of(item.label)) and not {item.left, item.right} & {None, NOT_FOUND}
     ]
     for name, item in changed[:_MOST_HEADERS]:
-        sentence = _shadow(name, item, [Path(directory, name) for directory in searched])
-        if sentence is not None:
-            found[name] = sentence
+        contents = [(Path(folder), _digest(Path(folder, name))) for folder in searched]
+        order = [digested for _, digested in contents]
+        if item.right in order and item.left in order[(now := order.index(item.right)) :]:
+            before = order.index(item.left, now)
+            found[name] = f"a new {name} in {contents[now][0]} shadows the one in {contents[before][0]}"
     return found
-
-
-def _shadow(name: str, item: Difference, candidates: Sequence[Path]) -> str | None:
-    first: Path | None = None
-    for path in candidates:
-        content = _digest(path)
-        if content is None:
-            continue
-        if first is None and content == item.right:
-            first = path
-        elif first is not None and content == item.left:
-            return f"a new {name} in {first.parent} shadows the one in {path.parent}"
-    return None
 
 
 def _digest(path: Path) -> str | None:
@@ -483,41 +472,45 @@ def _known(prepared: Prepared) -> list[KeyField]:
 
 # Differences that make it another program or another machine weigh most. An update of a driver changes
 # several fields at once, so each of these weighs little.
-_WEIGHTS = {
-    "language": 50,
-    "source": 8,
-    PART: 8,
-    "platform name": 20,
-    "platform vendor": 20,
-    "device name": 20,
-    "device vendor": 20,
-    "architecture": 20,
-    "artifact kind": 10,
-    RESOLUTION: 0,
-    "option": 4,  # and one more for every further option
-    "local size": 0,
-    "name expression": 4,
-    "checks": 4,
-    SOURCE_NAME: 3,
+_LABELS: Mapping[str, tuple[int, str]] = {
+    "language": (50, ""),
+    "platform name": (20, "another platform: {arrow}"),
+    "platform vendor": (20, ""),
+    "device name": (20, "another device: {arrow}"),
+    "device vendor": (20, ""),
+    "architecture": (20, ""),
+    "artifact kind": (10, ""),
+    "source": (8, "the source changed"),
+    PART: (8, "a part that it is linked of, or their order changed"),
+    "option": (4, ""),  # and one more for every further option
+    "name expression": (4, ""),
+    "checks": (4, ""),
+    SOURCE_NAME: (3, "the program calls its source {right}, which it called {left}"),
+    "driver version": (2, "driver {arrow}"),
+    "NVRTC version": (2, "NVRTC {arrow}"),
+    "NVRTC build id": (2, "another build of NVRTC"),
+    "NVRTC builtins build id": (2, "another build of NVRTC's builtins library"),
+    "driver UUID": (2, "another build of the driver"),
+    "compiler build": (2, "another build of the compiler under the same version"),
+    "compiler built-ins": (2, "the compiler's own headers or built-in functions changed"),
+    "CPU features": (2, "the CPU has other instruction sets"),
+    SEARCHED: (2, "it contains paths and was built in other directories"),
+    FOLDER: (2, "it contains the current directory, which was {left}"),
+    RESOLUTION: (0, "the same headers are reached another way"),
+    "local size": (0, "an older gpucache had local sizes in the key, which no longer belong there"),
 }
-_OTHER = 2
-_VERSIONS = {
-    "driver version": "driver",
-    "platform version": "platform version",
-    "device version": "device version",
-    "NVRTC version": "NVRTC",
+"""By label the weight of a difference, and its phrase if it is not 'label left -> right'."""
+_OLDER = (
+    "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
+    "it is compiled once more"
+)
+_HEADERS = {
+    (False, True): "it no longer includes {}",
+    (True, False): "it now includes {}",
+    (NOT_FOUND, False): "{} now exists where it was not found before",
+    (False, NOT_FOUND): "{} is no longer found",
 }
-_BUILDS = {
-    "NVRTC build id": "another build of NVRTC",
-    "NVRTC builtins build id": "another build of NVRTC's builtins library",
-    "driver UUID": "another build of the driver",
-    "compiler build": "another build of the compiler under the same version",
-    "compiler built-ins": "the compiler's own headers or built-in functions changed",
-    RESOLUTION: "the same headers are reached another way",
-    "source": "the source changed",
-    PART: "a part that it is linked of, or their order changed",
-    "CPU features": "the CPU has other instruction sets",
-}
+"""By the two sides of a header, True for one that is absent, False for a content."""
 _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -526,10 +519,11 @@ def weight(differences: Iterable[Difference]) -> int:
 
     The same options in another order are the lightest difference.
     """
-    return sum(
-        _WEIGHTS.get(item.label, _OTHER) if item.label != "option" else _options_weight(item)
-        for item in differences
-    )
+    return sum(_weight(item) if item.label != "option" else _options_weight(item) for item in differences)
+
+
+def _weight(item: Difference) -> int:
+    return _LABELS.get(item.label, (2, ""))[0]
 
 
 def least_options_weight(before: Sequence[str], now: Sequence[str]) -> int:
@@ -538,12 +532,12 @@ def least_options_weight(before: Sequence[str], now: Sequence[str]) -> int:
         return 0
     had, has = {*before}, {*now}
     changed = max(len(had - has), len(has - had))
-    return _WEIGHTS["option"] - 1 + changed if changed else 1
+    return _LABELS["option"][0] - 1 + changed if changed else 1
 
 
 def _options_weight(item: Difference) -> int:
     before, now = item.values()
-    return 1 if Counter(before) == Counter(now) else _WEIGHTS["option"] - 1 + len(list(_options(item)))
+    return 1 if Counter(before) == Counter(now) else _LABELS["option"][0] - 1 + len(list(_options(item)))
 
 
 def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
@@ -556,7 +550,7 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
     # The resolution changes with every header, so it is news only alone.
     known = any(header_of(item.label) for item in differences)
     told = [item for item in told_once(differences) if not (known and item.label == RESOLUTION)]
-    told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
+    told.sort(key=lambda item: -_weight(item))
     return [phrase for item in told for phrase in _phrase(item, shadows or {})]
 
 
@@ -565,14 +559,15 @@ def _other_way(differences: Sequence[Difference]) -> str:
 
     The options and kinds of such builds differ in any case.
     """
-    if any(item.label == "language" for item in differences):
-        return ""  # another language's compiler, and nothing of that can be compared
-    name = next((item for item in differences if item.label == SOURCE_NAME), None)
-    if name is not None and name.right is None:
+    by_label = {item.label: item for item in differences}
+    name, options = by_label.get(SOURCE_NAME), by_label.get("option")
+    if name is None or "language" in by_label:  # of another language's compiler nothing can be compared
+        return ""
+    if name.right is None:
         return "the nearest entry is of 'gpucache run', whose keys also contain the source's name"
-    options = next((item for item in differences if item.label == "option"), None)
     # Only such a program's options name the architecture; entries without its source's name are older.
-    if name is None or name.left is not None or options is None or _names_target(options.values()[0]):
+    named = options and any(option.startswith("-arch=") for option in options.values()[0])
+    if name.left is not None or options is None or named:
         return ""
     return (
         "the nearest entry is of warm or the library, whose keys do not contain the source's name; to warm "
@@ -580,15 +575,9 @@ def _other_way(differences: Sequence[Difference]) -> str:
     )
 
 
-def _names_target(options: Iterable[str]) -> bool:
-    return any(option.startswith("-arch=") for option in options)
-
-
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each header once: a macro may name the same header with more directories as well."""
     short = {(item.left, item.right, name) for item in differences if (name := header_of(item.label))}
-    if not short:
-        return [*differences]
 
     def is_repeated(item: Difference) -> bool:
         name = header_of(item.label) or ""
@@ -599,72 +588,34 @@ def told_once(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
-    if header := header_of(item.label):
-        yield _header(header, item, shadows)
-    elif item.label == SEARCHED:
-        yield "it contains paths and was built in other directories"
+    left, right = ("none" if value is None else value or "(empty)" for value in (item.left, item.right))
+    arrow = f"{left} -> {right}"
+    if name := header_of(item.label):
+        sides = [value is None or (value == NOT_FOUND and NOT_FOUND) for value in (item.left, item.right)]
+        yield shadows.get(name) or _HEADERS.get((sides[0], sides[1]), "the header {} changed").format(name)
     elif item.label == "option":
         yield from _options(item)
-    elif item.label in _VERSIONS:
-        yield f"{_VERSIONS[item.label]} {_arrow(item)}"
-    elif item.label in _BUILDS:
-        yield _BUILDS[item.label]
     elif variable := variable_of(item.label):
-        yield _variable(variable, item)
-    elif item.label == "local size":
-        yield "an older gpucache had local sizes in the key, which no longer belong there"
-    elif item.label in ("device name", "platform name"):
-        yield f"another {item.label.removesuffix(' name')}: {_arrow(item)}"
+        yield f"the environment variable {variable}: {arrow}"
+    elif item.label == SOURCE_NAME and item.left is None:
+        yield _OLDER
     else:
-        yield _named(item) or f"{item.label} {_arrow(item)}"
+        phrase = _LABELS.get(item.label, (0, ""))[1] or f"{item.label} {{arrow}}"
+        yield phrase.format(left=left, right=right, arrow=arrow)
 
 
-def _named(item: Difference) -> str:
-    """The difference of a name or directory that a program chose; empty for any other."""
-    if item.label == SOURCE_NAME and item.left is None:
-        return (
-            "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
-            "it is compiled once more"
-        )
-    if item.label == SOURCE_NAME:
-        return f"the program calls its source {item.right}, which it called {item.left}"
-    if item.label == FOLDER and item.left is not None:
-        return f"it contains the current directory, which was {item.left}"
-    return ""
-
-
-def _header(name: str, item: Difference, shadows: Mapping[str, str]) -> str:
-    if name in shadows:
-        return shadows[name]
-    if item.left is None:
-        return f"it now includes {name}"
-    if item.right is None:
-        return f"it no longer includes {name}"
-    if item.left == NOT_FOUND:
-        return f"{name} now exists where it was not found before"
-    if item.right == NOT_FOUND:
-        return f"{name} is no longer found"
-    return f"the header {name} changed"
-
-
-def _options(item: Difference) -> Iterable[str]:
+def _options(item: Difference) -> Iterator[str]:
     left, right = item.values()
-    before, now = Counter(left), Counter(right)
-    gone = [option for option in before if option not in now]
-    new = [option for option in now if option not in before]
+    gone, new = Counter(left) - Counter(right), Counter(right) - Counter(left)
     renewed = {}
     for option in list(gone):
-        match = next((other for other in new if _macro(other) and _macro(other) == _macro(option)), None)
+        match = next((one for one in new if _macro(one)[0] and _macro(one)[0] == _macro(option)[0]), None)
         if match is not None:
-            gone.remove(option)
-            new.remove(match)
+            del gone[option], new[match]
             renewed[option] = match
-            yield f"the define {_macro(option)}: {_value(option)} -> {_value(match)}"
-    yield from (f"the option {option} is gone" for option in gone)
-    yield from (f"the option {option} is new" for option in new)
-    for option in before & now:
-        if before[option] != now[option]:
-            yield f"the option {option} is given {_times(now[option])} instead of {_times(before[option])}"
+            yield f"the define {_macro(option)[0]}: {_macro(option)[1]} -> {_macro(match)[1]}"
+    yield from (f"the option {one} is {'given less often' if one in right else 'gone'}" for one in gone)
+    yield from (f"the option {one} is {'given more often' if one in left else 'new'}" for one in new)
     stayed = [renewed.get(option, option) for option in left]
     if _on_both(stayed, right) != _on_both(right, stayed):
         yield "the options are in another order"
@@ -676,30 +627,7 @@ def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
     return [option for option in options if count[option] == other_count[option]]
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _macro(option: str) -> str:
+def _macro(option: str) -> tuple[str, str]:
+    """The name and the value of a define; two empty texts for another option."""
     match = _DEFINE.fullmatch(option)
-    return match[1] if match else ""
-
-
-def _value(option: str) -> str:
-    match = _DEFINE.fullmatch(option)
-    if match is None:
-        return option
-    return "(no value)" if match[2] is None else match[2] or "(empty)"
-
-
-def _variable(name: str, item: Difference) -> str:
-    if item.left is None:
-        return f"the environment variable {name} is now set to {item.right or '(empty)'}"
-    if item.right is None:
-        return f"the environment variable {name} is no longer set (it was {item.left or '(empty)'})"
-    return f"the environment variable {name}: {_arrow(item)}"
-
-
-def _arrow(item: Difference) -> str:
-    left, right = ("none" if value is None else value or "(empty)" for value in (item.left, item.right))
-    return f"{left} -> {right}"
+    return (match[1], "(no value)" if match[2] is None else match[2] or "(empty)") if match else ("", "")

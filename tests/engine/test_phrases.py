@@ -31,8 +31,8 @@ _OLD, _NEW = "0" * 64, "1" * 64
         ("CPU features", "avx", "avx avx2", ["the CPU has other instruction sets"]),
         ("device name", "one", "other", ["another device: one -> other"]),
         ("platform name", "one", "other", ["another platform: one -> other"]),
-        ("environment A", None, "1", ["the environment variable A is now set to 1"]),
-        ("environment A", "1", None, ["the environment variable A is no longer set (it was 1)"]),
+        ("environment A", None, "1", ["the environment variable A: none -> 1"]),
+        ("environment A", "1", None, ["the environment variable A: 1 -> none"]),
         ("environment A", "1", "2", ["the environment variable A: 1 -> 2"]),
         (
             "local size",
@@ -117,8 +117,8 @@ def _options(before: Sequence[str], now: Sequence[str]) -> tuple[Difference, ...
         ),
         (["-DS=a -b"], ["-DS=c -b"], ["the define S: a -b -> c -b"]),
         (["-DS=a", "-b"], ["-DS=a -b"], ["the define S: a -> a -b", "the option -b is gone"]),
-        (["-DA"], ["-DA", "-DA"], ["the option -DA is given 2 times instead of once"]),
-        (["-DA", "-DA"], ["-DA"], ["the option -DA is given once instead of 2 times"]),
+        (["-DA"], ["-DA", "-DA"], ["the option -DA is given more often"]),
+        (["-DA", "-DA"], ["-DA"], ["the option -DA is given less often"]),
         (["-DA"], ["-DA="], ["the define A: (no value) -> (empty)"]),
     ],
 )

@@ -153,7 +153,7 @@ def _driver(parts: Any) -> Any:
 
 @_told(
     "key-changed",
-    "the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set to corei7-avx (nearest: ",
+    "the environment variable CL_CONFIG_CPU_TARGET_ARCH: none -> corei7-avx (nearest: ",
     labels={"environment CL_CONFIG_CPU_TARGET_ARCH"},
     slow=True,
 )
@@ -201,7 +201,7 @@ _OPTIONS = [
     ("the option -DM=1 is new", ["-DN"], ["-DN", "-DM=1"]),
     ("the options are in another order", ["-DN", "-lineinfo"], ["-lineinfo", "-DN"]),
     (
-        "the option -Xptxas=-v is given 2 times instead of once",
+        "the option -Xptxas=-v is given more often",
         ["-Xptxas=-v"],
         ["-Xptxas=-v", "-Xptxas=-v"],
     ),
