@@ -487,34 +487,27 @@ def _info(inner: Folder, present: set[str]) -> Info | Problem:
 STALE_NS = 120 * 10**9
 """A lock older than twice the time for which programs wait is abandoned."""
 _REPAIR = "'gpucache verify --cache pyopencl --repair'"
-_ATTEMPTS = 5
-_PAUSE_S = 0.05
-_YOUNG_NS = 10**9
+_ATTEMPTS, _PAUSE_S = 5, 0.05
 
 
-def is_strange(status: os.stat_result) -> bool:
-    """Whether a file with the lock's name is not a lock: a lock is an empty file."""
-    return not stat.S_ISREG(status.st_mode) or status.st_size > 0
+def obstacle(folder: Folder, clock: Clock) -> Problem | None:
+    """The problem of an existing lock, and its effect; None if it is free. Raises OSError.
 
-
-def age_ns(folder: Folder, clock: Clock) -> int | None:
-    """How long ago the lock was taken; None where it is free. Raises OSError."""
+    It is ``LOCKED`` while a program may have it; ``paths`` are empty if it is no lock, so that it stays.
+    """
     try:
-        return max(0, clock() - folder.lstat(LOCK).st_mtime_ns)
+        seen = folder.lstat(LOCK)
     except FileNotFoundError:
         return None
-
-
-def problem(folder: Folder, age_ns: int) -> Problem:
-    """The problem of an existing lock of an age in ns, and its effect; raises OSError."""
-    path, age = folder.path / LOCK, format_age(age_ns)
+    path, age_ns = folder.path / LOCK, max(0, clock() - seen.st_mtime_ns)
     waits = (
         "every program that builds waits 60 s for it and then dies with KeyError: "
         "'PYOPENCL_CACHE_FAILURE_FATAL'"
     )
-    if is_strange(folder.lstat(LOCK)):
+    if not stat.S_ISREG(seen.st_mode) or seen.st_size:
         detail = f"{path} is not PyOpenCL's lock, which is an empty file, but {waits}; move it elsewhere"
-        return Problem(FindingKind.MISPLACED, detail)
+        return Problem(FindingKind.MISPLACED, detail, paths=())
+    age = format_age(age_ns)
     if age_ns > STALE_NS:
         what = f"the lock {path} was left behind {age} ago by a program that was killed"
         return Problem(FindingKind.MISPLACED, f"{what}: {waits}; run {_REPAIR}")
@@ -529,35 +522,23 @@ def problem(folder: Folder, age_ns: int) -> Problem:
 def held(path: Path, clock: Clock) -> Iterator[None]:
     """The lock of a directory, taken as PyOpenCL takes it; raises HeldError, OSError."""
     with files.open_folder(path) as folder, ExitStack() as stack:
-        _take(folder, clock, stack)
+        for _ in range(_ATTEMPTS):
+            with suppress(FileExistsError):
+                stack.enter_context(files.held_by_name(folder, LOCK, 0o644))
+                break
+            if (found := obstacle(folder, clock)) and found.kind is not FindingKind.LOCKED:
+                raise HeldError(found.detail)
+            time.sleep(_PAUSE_S)
+        else:
+            raise HeldError("PyOpenCL's lock is held; try again once the program that has it is done")
         yield
 
 
 def free_stale(folder: Folder, clock: Clock) -> bool:
     """Remove an abandoned lock; True if no such lock exists now. Raises OSError."""
-    try:
-        seen = folder.lstat(LOCK)
-        if clock() - seen.st_mtime_ns <= STALE_NS or is_strange(seen):
-            return False
-        folder.unlink(LOCK)
-    except FileNotFoundError:
-        pass
-    return True
-
-
-def _take(folder: Folder, clock: Clock, stack: ExitStack) -> None:
-    for _ in range(_ATTEMPTS):
-        with suppress(FileExistsError):
-            return stack.enter_context(files.held_by_name(folder, LOCK, 0o644))
-        age = age_ns(folder, clock)
-        if age is not None and age > _YOUNG_NS:
-            with suppress(FileNotFoundError):
-                if is_strange(folder.lstat(LOCK)):
-                    what = f"the file {LOCK} is not PyOpenCL's, and stops its programs"
-                    raise HeldError(f"{what}; move it elsewhere")
-            if age > STALE_NS:
-                what = f"PyOpenCL's lock was left behind {format_age(age)} ago"
-                raise HeldError(f"{what}; run {_REPAIR}")
-            break
-        time.sleep(_PAUSE_S)
-    raise HeldError("PyOpenCL's lock is held; try again once the program that has it is done")
+    found = obstacle(folder, clock)
+    if found is None or (found.kind is FindingKind.MISPLACED and found.paths is None):
+        with suppress(FileNotFoundError):
+            folder.unlink(LOCK)
+        return True
+    return False

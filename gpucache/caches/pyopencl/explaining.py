@@ -241,9 +241,8 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
         return question.reach(device, Verdict.NOT_CONSULTED, detail)
     options = all_options(question.options, device, question.environ)
     with suppress(OSError), files.open_folder(path) as root:
-        age = entries.age_ns(root, clock)
-        if age is not None and age > entries.STALE_NS:
-            return question.reach(device, Verdict.NOT_CONSULTED, entries.problem(root, age).detail)
+        if (found := entries.obstacle(root, clock)) and found.kind is not FindingKind.LOCKED:
+            return question.reach(device, Verdict.NOT_CONSULTED, found.detail)
         key = key_of(question.source, options, device, question.version)
         with suppress(FileNotFoundError), root.folder(key) as inner:
             return _served(question, device, key, inner, options)

@@ -284,8 +284,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def _is_busy(self, item: Files) -> bool:
         with suppress(OSError), files.open_folder(item.path.parent) as folder:
-            age = entries.age_ns(folder, self.now_ns)
-            return age is not None and age <= entries.STALE_NS
+            found = entries.obstacle(folder, self.now_ns)
+            return found is not None and found.kind is FindingKind.LOCKED
         return False
 
     def _is_shown(self, item: Files) -> bool:
@@ -335,9 +335,8 @@ def _remove_empty(folder: Path) -> bool:
 def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
     """The lock, and other files among the entries; raises OSError."""
     python = locations.python_of(root.path.name)
-    age = entries.age_ns(root, clock)
-    if age is not None:
-        yield root.path / locations.LOCK, entries.problem(root, age)
+    if found := entries.obstacle(root, clock):
+        yield root.path / locations.LOCK, found
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
         with suppress(OSError):
             if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):
