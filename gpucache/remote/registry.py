@@ -6,9 +6,10 @@ is HTTP anywhere. Each ``create`` pushes its objects as *packs*: images whose la
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
 of packs at its first read, and again when it lists or creates.
 
-TAG itself is an image index for other tools, derived from all packs whenever one was written: an image of all
-layers for each platform, then the packs. If two writers derive it at once, the next repairs it. So that the
-image has few layers, small packs are merged.
+TAG itself is an image of all layers for other tools, derived from all packs whenever one was written. It is a
+manifest rather than an index: some clients get nothing from an index, and container runtimes do not compare
+the platform of a single manifest. If two writers derive it at once, the next repairs it. So that it has few
+layers, small packs are merged.
 
 Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are
 removed. Where a registry removes no manifests, a tag is moved to a pack of nothing.
@@ -60,13 +61,11 @@ _MOST_JSON_BYTES = 4 << 20
 _MOST_PACKS = 10_000
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
-_INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _ARTIFACT_TYPE = "application/vnd.gpucache.store.v1"
 _CONTENTS = "org.gpucache.contents"
 """The annotation that lists the systems, targets and compilers of a pack's objects."""
-_PLATFORMS = ("amd64", "arm64")
 _MOST_LAYERS = 40
 """Above so many layers in all packs small ones are merged, down to half of it."""
 _BLOCK = 512
@@ -153,8 +152,6 @@ class _Pack(NamedTuple):
     digest: str
     layers: tuple[_Blob, ...]
     config: _Index
-    size: int
-    """The size of its manifest."""
     annotations: Mapping[str, str]
 
     @property
@@ -306,26 +303,13 @@ class RegistryObjects:
             self._drop(pack)
 
     def finish(self) -> None:
-        """Merge small packs, and derive the image index at the tag that was asked for."""
+        """Merge small packs, and derive the image at the tag that was asked for."""
         packs = self._refresh()
         if self._merged(packs):
             packs = self._refresh()
-        named = [pack for pack in sorted(packs, key=lambda one: one.age) if pack.layers]
-        blobs = tuple({blob.digest: blob for pack in named for blob in pack.layers}.values())
-        images = []
-        for architecture in _PLATFORMS:
-            config = self._push_blob(_config_of(blobs, architecture), _CONFIG_TYPE)
-            data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, blobs))
-            digest = self._put_manifest(data, _MANIFEST_TYPE)
-            images.append(_described(digest, len(data), {}, architecture, "linux"))
-        packed = [_described(one.digest, one.size, one.annotations, "unknown", "unknown") for one in named]
-        index = {
-            "schemaVersion": 2,
-            "mediaType": _INDEX_TYPE,
-            "artifactType": _ARTIFACT_TYPE,
-            "manifests": [*images, *packed],
-        }
-        self._put_manifest(msgspec.json.encode(index), _INDEX_TYPE, self._tag)
+        named = sorted(packs, key=lambda one: one.age)
+        layers = tuple({blob.digest: blob for pack in named for blob in pack.layers}.values())
+        self._put_image(layers, sum((one.about for one in packs), Counter[str]()), self._tag)
 
     def _merged(self, packs: Sequence[_Pack]) -> bool:
         """Write the layers of small packs as one, if there are many, and remove these; whether there were."""
@@ -435,9 +419,8 @@ class RegistryObjects:
             return None
         digits = sha256(answer.data).hexdigest()
         manifest = self._parsed(answer.data, _MANIFESTS, tag)
-        size, notes = len(answer.data), manifest.annotations
         if not manifest.layers:
-            return _Pack(tag, f"sha256:{digits}", (), _EMPTY, size, notes)
+            return _Pack(tag, f"sha256:{digits}", (), _EMPTY, manifest.annotations)
         if not tag.endswith((digits[:12], _REPLACED)):
             raise self._damaged(tag, "it is not the artifact that its tag names")
         if manifest.config.media_type != _CONFIG_TYPE or manifest.config.size > _MOST_JSON_BYTES:
@@ -451,7 +434,7 @@ class RegistryObjects:
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
             if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, f"sha256:{digits}", manifest.layers, index, size, notes)
+        return _Pack(tag, f"sha256:{digits}", manifest.layers, index, manifest.annotations)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -530,24 +513,23 @@ class RegistryObjects:
     def _push_pack(
         self, layers: tuple[_Blob, ...], index: _Index, tag: str = "", about: Mapping[str, int] = {}
     ) -> None:
-        config = self._push_blob(_config_of(layers, _PLATFORMS[0], index), _CONFIG_TYPE)
-        notes = {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
-        manifest = _Manifest(2, _MANIFEST_TYPE, config, layers, annotations=notes)
-        data = msgspec.json.encode(manifest)
-        digits = sha256(data).hexdigest()
-        tag = tag or f"{self._tag}-{digits[:12]}"
-        self._put_manifest(data, _MANIFEST_TYPE, tag)
+        made = self._put_image(layers, about, tag, index)
         with self._lock:
-            made = _Pack(tag, f"sha256:{digits}", layers, index, len(data), notes)
-            self._packs = {**(self._packs or {}), tag: made}
+            self._packs = {**(self._packs or {}), made.tag: made}
             self._index_packs()
 
-    def _put_manifest(self, data: bytes, media_type: str, tag: str = "") -> str:
-        """Write a manifest at a tag, or by its digest, which is returned."""
-        digest = f"sha256:{sha256(data).hexdigest()}"
-        headers = {"Content-Type": media_type}
-        self._client.ask("PUT", f"manifests/{tag or digest}", (200, 201, 202), body=data, headers=headers)
-        return digest
+    def _put_image(
+        self, layers: tuple[_Blob, ...], about: Mapping[str, int], tag: str, index: _Index | None = None
+    ) -> _Pack:
+        """Write an image at a tag, or at one of its digest."""
+        config = self._push_blob(_config_of(layers, index), _CONFIG_TYPE)
+        notes = {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
+        data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, layers, annotations=notes))
+        digits = sha256(data).hexdigest()
+        tag = tag or f"{self._tag}-{digits[:12]}"
+        headers = {"Content-Type": _MANIFEST_TYPE}
+        self._client.ask("PUT", f"manifests/{tag}", (200, 201, 202), body=data, headers=headers)
+        return _Pack(tag, f"sha256:{digits}", layers, index or _EMPTY, notes)
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
         digest = f"sha256:{sha256(data).hexdigest()}"
@@ -585,28 +567,16 @@ def open_url(url: str, limits: Limits) -> RegistryObjects:
     return RegistryObjects(url, client, match["tag"] or _DEFAULT_TAG)
 
 
-def _config_of(layers: Sequence[_Blob], architecture: str, index: _Index | None = None) -> bytes:
+def _config_of(layers: Sequence[_Blob], index: _Index | None) -> bytes:
     """The config of an image of some layers, none of which is compressed."""
     config = {
-        "architecture": architecture,
+        "architecture": "amd64",
         "os": "linux",
         "config": {},
         "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},
         **({"gpucache": index} if index else {}),
     }
     return msgspec.json.encode(config)
-
-
-def _described(digest: str, size: int, notes: Mapping[str, str], architecture: str, system: str) -> object:
-    """An image in an index."""
-    return {
-        "mediaType": _MANIFEST_TYPE,
-        "digest": digest,
-        "size": size,
-        "artifactType": _ARTIFACT_TYPE,
-        "annotations": notes,
-        "platform": {"architecture": architecture, "os": system},
-    }
 
 
 def _cut(data: bytes, place: _Place, at: int) -> bytes:
