@@ -358,7 +358,7 @@ LINES: Mapping[str, int] = {
     "native": 5_650,
     "answers": 5_750,
     "cli": 5_500,
-    "remote": 4_450,
+    "remote": 4_400,
     "serve": 4_100,
     "store": 3_450,
     "backends": 3_250,

@@ -23,7 +23,7 @@ from gpucache.model import CacheKey
 from gpucache.remote import own_entries
 from gpucache.remote.objects import Listed, Objects, batches, in_parallel, is_removable, read_sized
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
-from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, read_marks, withdraw
+from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, marked, read_marks, withdraw
 from gpucache.remote.signing import TrustedKeys
 
 FOLDER = "catalogues/"
@@ -189,7 +189,7 @@ class _Reading:
     def read(self) -> bool:
         """Read the new ones; whether that is all, as nothing was removed since it was listed."""
         if self.store.lists:
-            self.marked = read_marks(self.store).names
+            self.marked = marked(read_marks(self.store))
             sizes, self.listed = _listed(self.store, self.marked)
         else:
             sizes = dict.fromkeys(_indexed(self.store), MOST_BYTES)
@@ -328,7 +328,7 @@ def _strays(read: _Reading, listed: Mapping[str, Listed]) -> Iterator[Signed]:
 
 
 def _visible(store: Objects) -> set[str]:
-    return set(_listed(store, read_marks(store).names)[0])
+    return set(_listed(store, marked(read_marks(store)))[0])
 
 
 def _listed(store: Objects, marked: Container[str]) -> tuple[dict[str, int], list[Unsound]]:

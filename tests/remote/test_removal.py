@@ -15,7 +15,7 @@ from gpucache.remote import push as pushing
 from gpucache.remote.catalogue import Catalogue, lacking, read_catalogue, read_index, write_catalogue
 from gpucache.remote.contents import Contents, stored_caches
 from gpucache.remote.objects import NO_FILES
-from gpucache.remote.removal import FOLDER, SIGN, mark, read_marks, sign, sweep, withdraw
+from gpucache.remote.removal import FOLDER, SIGN, mark, marked, read_marks, sign, sweep, withdraw
 from gpucache.remote.signing import load_signing_key, make_pair, read_trusted
 from tests.remote.test_objects import ONE, TWO
 from tests.remote.test_push_pull import SYSTEMS, Fleet, _fleet, _results
@@ -78,17 +78,17 @@ def test_the_clock_of_a_machine_says_nothing_about_a_mark(
     assert ONE in _names(fleet)
 
 
-def test_of_two_runs_one_acts_on_a_mark(fleet: Fleet) -> None:
-    """The other leaves it; if the first was killed, the objects wait an hour as if marked anew."""
+def test_a_run_that_was_killed_leaves_marks_to_the_next(fleet: Fleet) -> None:
+    """Of its own mark nothing can be taken out, and it goes after an hour."""
     _marked(fleet, ONE)
     _age(fleet, 1.01)
-    [name] = read_marks(fleet.store).marks
-    list(fleet.store.create([(f"{name}-taken", b"")]))
-    sweep(fleet.store, frozenset)
-    assert ONE in _names(fleet)
-    _age(fleet, 1.01)
-    sweep(fleet.store, frozenset)
-    assert ONE in _names(fleet) and name not in read_marks(fleet.store).marks
+
+    def killed() -> frozenset[str]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(fleet.store, killed)
+    assert withdraw(fleet.store, {ONE}) == {ONE}
     _age(fleet, 1.01)
     sweep(fleet.store, frozenset)
     assert _names(fleet) == {SIGN}
@@ -98,10 +98,10 @@ def test_names_are_taken_out_of_young_marks_alone(fleet: Fleet) -> None:
     """The rest stays marked; of an old mark it is told, as a run may be removing its objects."""
     _marked(fleet, ONE, TWO)
     assert withdraw(fleet.store, {ONE}) == frozenset()
-    assert read_marks(fleet.store).names == {TWO}
+    assert marked(read_marks(fleet.store)) == {TWO}
     _age(fleet, 0.9)
     assert withdraw(fleet.store, {TWO}) == {TWO}
-    assert read_marks(fleet.store).names == {TWO}
+    assert marked(read_marks(fleet.store)) == {TWO}
 
 
 class _Between:
@@ -120,6 +120,17 @@ class _Between:
             action, self._action = self._action, lambda: None
             action()
         return iter(done)
+
+
+class _Late(_Between):
+    """A store on which another machine does something after a run has read an old mark."""
+
+    def create(self, objects: Any, files: Any = NO_FILES) -> Any:
+        sent = list(objects)
+        if sent[0][0].endswith("-taken"):
+            action, self._action = self._action, lambda: None
+            action()
+        return self._store.create(sent, files)
 
 
 def _push(fleet: Fleet, system: str, action: Callable[[], object]) -> list[str]:
@@ -148,7 +159,7 @@ def test_a_repair_beside_a_push_loses_nothing_that_it_reports(fleet: Fleet, syst
     fleet.make("a", system)
     sign(fleet.store)
     assert _push(fleet, system, lambda: _repair_as_leftovers(fleet)) == ["sent"] * 3
-    assert not read_marks(fleet.store).names
+    assert not marked(read_marks(fleet.store))
     _age(fleet, 1.01)
     fleet.push(key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
@@ -167,6 +178,23 @@ def test_what_a_run_may_be_removing_is_not_reported_as_sent(fleet: Fleet, system
     assert _push(fleet, system, removing) == ["failed"] * 3
 
 
+def test_a_run_that_is_late_removes_nothing_that_a_push_reports(fleet: Fleet) -> None:
+    """Another run acted on the same mark meanwhile, and then a push sent one of its objects again."""
+    _marked(fleet, ONE)
+    _age(fleet, 1.01)
+    lost: list[frozenset[str]] = []
+
+    def named_before_the_push() -> frozenset[str]:
+        list(fleet.store.create([(ONE, b"new")]))
+        lost.append(withdraw(fleet.store, {ONE}))
+        return frozenset()
+
+    late: Any = _Late(fleet, lambda: sweep(fleet.store, frozenset))
+    sweep(late, named_before_the_push)
+    assert ONE not in _names(fleet) and lost == [{ONE}]
+    assert _names(fleet) == {SIGN}
+
+
 @every_system
 def test_an_eviction_beside_a_push_loses_nothing_that_it_reports(fleet: Fleet, system: str) -> None:
     """The push began before the eviction, finds every object there, and names them afterwards."""
@@ -176,7 +204,7 @@ def test_an_eviction_beside_a_push_loses_nothing_that_it_reports(fleet: Fleet, s
     if system == "gpucache":
         shutil.rmtree(fleet.place / "store" / "entries")
     assert _push(fleet, system, lambda: _evict_all(fleet)) == ["sent"] * 3
-    assert read_catalogue(fleet.store, fleet.trusted).named.isdisjoint(read_marks(fleet.store).names)
+    assert read_catalogue(fleet.store, fleet.trusted).named.isdisjoint(marked(read_marks(fleet.store)))
     _age(fleet, 1.01)
     fleet.push(key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
