@@ -134,7 +134,7 @@ RUN_ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_RECORD_KERNELS",
-        "Set by record for its command: the directory to which its Pythons add kernels of Triton.",
+        "Set by record for its command: the directory to which its Pythons add kernels.",
     ),
     Variable(
         "GPUCACHE_OWNER_UID",
