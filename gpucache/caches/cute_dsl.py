@@ -26,7 +26,9 @@ _AGAIN = "the CuTe DSL warns, compiles it again and replaces it"
 class CuteDsl(CuteDslPlaces, FilesFormat):
     """The functions that ``cute.compile`` and ``cute.jit`` compiled, FlashAttention's among them."""
 
-    layout = Layout([_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}")])
+    layout = Layout(
+        [_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}")], own=["pyir_class_facts/"]
+    )
     wanted = {"key": "the 64 hex digits in a file's name"}
     opaque = (
         "its files do not record the inputs of their names; the current directory and every variable "

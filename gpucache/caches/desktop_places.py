@@ -83,6 +83,10 @@ class ChromiumPlaces(Places):
             Home("snap/chromium/common/chromium"),
             Home(".var/app/com.google.Chrome/config/google-chrome"),
             Home(".var/app/org.chromium.Chromium/config/chromium"),
+            Home(".config/BraveSoftware/Brave-Browser"),
+            Home("snap/brave/current/.config/BraveSoftware/Brave-Browser"),
+            Home(".var/app/com.brave.Browser/config/BraveSoftware/Brave-Browser"),
+            Home(".var/app/com.microsoft.Edge/config/microsoft-edge"),
         ),
         lacking=(
             "Chromium keeps its caches in its profile, which --user-data-dir moves; so do other browsers and "

@@ -7,7 +7,9 @@ a dictionary from signature and target to the name of a ``.N.nbc``, which is a p
 are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
 gpucache only lists opcodes. A ``.nbc`` begins with the function's name, and has an ELF file and LLVM bitcode;
 there is no checksum, so changed machine code does not show, and neither do two versions of one function in
-each other's place. Without the variable files are in ``__pycache__`` next to each source, unlisted.
+each other's place. Without the variable files are in ``__pycache__`` next to each source; if that cannot be
+written they are in the user's directory of caches, laid out as below the variable's, and those of notebooks
+in IPython's, in one directory.
 """
 
 import re
@@ -24,7 +26,9 @@ from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import describe
 
-_FUNCTION = r"(.*_[0-9a-f]{40})/([\w.-]+-\d+\.py\d+\w*)"
+_NAME = r"([\w.-]+-(?:\d+|[0-9a-f]{10})\.py\d+\w*)"
+_FUNCTIONS = (rf"(.*_[0-9a-f]{{40}})/{_NAME}", _NAME)
+"""Below a directory of all caches, and next to a source or of notebooks."""
 _VERSION_BYTES = 256
 _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
@@ -53,9 +57,10 @@ class Numba(NumbaPlaces, FilesFormat):
     """The compiled versions of functions with ``cache=True``, for CPUs and for CUDA."""
 
     layout = Layout(
-        [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
-        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", sure=True)],
-        signs=[r".*_[0-9a-f]{40}"],
+        [rf"{one}\.{name}" for name in ("nbi", r"\d+\.nbc", "lcs") for one in _FUNCTIONS],
+        left=[Left(rf"{one}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", sure=True) for one in _FUNCTIONS],
+        own=[r".+\.py[co]", r".+\.pyc\.\d+"],  # Python's own, next to a source
+        signs=[r".*_[0-9a-f]{40}", rf"{_NAME}\.nb[ic]"],
         key=hashed,
     )
     opaque = (

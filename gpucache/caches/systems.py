@@ -4,6 +4,7 @@ A row is facts: names, variables, directories, switches and limits. Other behavi
 its row. Must not know any format: that is imported when there is a cache to open.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -546,9 +547,42 @@ class NumbaPlaces(Places):
     place = Place(
         (Var("NUMBA_CACHE_DIR"),),
         nowhere="Numba keeps its files next to each source until NUMBA_CACHE_DIR names a directory; set it",
+        # Of sources in directories that cannot be written, and of notebooks.
+        also=(*cached("numba"), *cached("ipython/numba_cache"), Home(".ipython/numba_cache")),
         runs=True,
     )
     tracing = {"NUMBA_DEBUG_CACHE": "1"}
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The directory that the variable names, and those for sources in directories that cannot be written;
+        and next to the sources below the current directory, in which most programs keep it."""
+        yield from super().found(environ)
+        for root in _with_indexes() if not environ.get("NUMBA_CACHE_DIR") else ():
+            told = tuple(cls.at_place(root))
+            yield Location(cls.name, str(root), "the current directory", enabled=True, problems=told)
+
+
+_FOLDERS_LOOKED_AT, _DEEPEST = 400, 5
+
+
+def _with_indexes() -> Iterator[Path]:
+    """The directories of compiled Python below the current one with files of Numba's. A home directory or
+    the top of the file system is no project; of a large one only the first directories are looked at."""
+    try:
+        top = Path.cwd()
+    except OSError:
+        return
+    if top in (Path(top.anchor), Path(os.path.expanduser("~"))):  # noqa: PTH111 - raises nothing
+        return
+    for looked, (folder, below, names) in enumerate(os.walk(top)):
+        if looked == _FOLDERS_LOOKED_AT:
+            return
+        at = Path(folder)
+        if at.name == "__pycache__" and any(name.endswith(".nbi") for name in names):
+            yield at
+        deep = len(at.relative_to(top).parts) == _DEEPEST or "pyvenv.cfg" in names
+        below[:] = () if deep else sorted(name for name in below if not name.startswith("."))
 
 
 class WarpPlaces(Places):

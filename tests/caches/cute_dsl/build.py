@@ -26,8 +26,14 @@ def put(root: Path, number: int = 0, data: bytes | None = None) -> Path:
     return lay(root / name, _whole(number) if data is None else data)
 
 
+def _facts(root: Path) -> None:
+    put(root)
+    lay(root / "pyir_class_facts" / f"{0:032x}.v1.facts", b"{}")
+
+
 CASES: Cases = {
     "a function": put,
+    "with facts about classes": _facts,
     "empty": partial(put, data=b""),
     "cut": partial(put, data=_whole()[:-3]),
     "a changed byte": partial(put, data=_whole().replace(b"func", b"fund")),

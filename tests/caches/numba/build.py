@@ -5,12 +5,13 @@ import pickle
 from pathlib import Path
 
 VERSION = "0.68.1"
+SOURCES = f"sources_{hashlib.sha1(b'/home/me/sources').hexdigest()}"
 OBJECT = pickle.dumps(("int64", b"object code"), protocol=4)
 
 
-def put(root: Path, number: int = 0, versions: int = 1) -> Path:
+def put(root: Path, number: int = 0, versions: int = 1, below: str = SOURCES) -> Path:
     """Lay a function that was compiled for some signatures; its index."""
-    folder = root / f"sources_{hashlib.sha1(b'/home/me/sources').hexdigest()}"
+    folder = root / below
     folder.mkdir(parents=True, exist_ok=True)
     name = f"module.scale-{number + 1}.py311"
     files = {f"{name}.{one}.nbc": OBJECT for one in range(1, versions + 1)}

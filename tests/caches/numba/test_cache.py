@@ -136,3 +136,48 @@ def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: by
     cache = opened(SYSTEM, root)
     for entry in cache.scan():
         cache.check(entry)
+
+
+def test_the_files_next_to_a_source_are_found_in_the_current_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Numba lays them without a variable; bytecode next to them is Python's, and stays."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    place = tmp_path / "project" / "package" / "__pycache__"
+    put(place, below="")
+    (place / "module.cpython-311.pyc").write_bytes(b"")
+    put(tmp_path / "project" / ".venv" / "__pycache__", below="")
+    monkeypatch.chdir(tmp_path / "project")
+    (location,) = SYSTEM.locations({})
+    assert location.root == str(place) and location.enabled
+    assert not SYSTEM.locations({"NUMBA_CACHE_DIR": ""})[1:]
+    cache = SYSTEM.open(location)
+    (entry,) = cache.scan()
+    assert not cache.check(entry).findings and not list(cache.leftovers())
+    _data(Path(entry.path)).write_bytes(b"")
+    (entry,) = cache.scan()
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.TRUNCATED] and cache.repair(checked, entry).findings[0].repaired
+    assert [path.name for path in place.iterdir()] == ["module.cpython-311.pyc"]
+
+
+@pytest.mark.parametrize(
+    ("below", "variable"),
+    [
+        (".cache/numba", "HOME"),
+        (".ipython/numba_cache", "HOME"),
+        ("xdg/ipython/numba_cache", "XDG_CACHE_HOME"),
+    ],
+)
+def test_the_places_of_a_user_are_listed(
+    below: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of sources whose directory cannot be written, and of notebooks, whose functions have ten digits."""
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / below)
+    environ = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    if variable == "HOME":
+        del environ["XDG_CACHE_HOME"]
+    (location,) = SYSTEM.locations(environ)
+    assert (location.root, location.decided_by) == (str(tmp_path / below), variable)
+    assert len(list(SYSTEM.open(location).scan())) == 1
