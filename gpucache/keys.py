@@ -30,7 +30,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpucache.json_keys import json_keys
-from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
+from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Language, Program, Toolchain
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
@@ -94,6 +94,11 @@ def source_digest(source: bytes) -> str:
     return digest(source.replace(b"\r\n", b"\n"))
 
 
+def program_digest(program: Program) -> str:
+    """SHA-256 of a program's source, as lower-case hex: of a module every byte counts."""
+    return (digest if program.language is Language.SPIR_V else source_digest)(program.source)
+
+
 def key_fields(
     request: BuildRequest, closure: "Closure", inputs: KeyInputs, source: str | None = None
 ) -> tuple[KeyField, ...]:
@@ -101,7 +106,7 @@ def key_fields(
 
     ``source`` is the digest of a source that is not available.
     """
-    known = source_digest(request.program.source) if source is None else source
+    known = program_digest(request.program) if source is None else source
     return tuple(map(_FIELD, _pairs(request, closure, inputs, known)))
 
 

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 from gpucache.errors import ManifestError, UnreadSourceError
 from gpucache.host import os_errors
 from gpucache.model import Checks, Language, Program
+from gpucache.payload.spirv import read_constant
 from gpucache.sources.disk import load_program
 
-LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
+LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP, ".spv": Language.SPIR_V}
+KNOWN = "OpenCL C (.cl), SPIR-V (.spv) or CUDA C++ (.cu)"
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
 _PATHS = ("include", "headers")
@@ -47,7 +49,8 @@ FIELDS = (
         "source",
         '"kernels/*.cl"',
         "A file, or a pattern of files in which ** matches any directories. Files that end in .cl are OpenCL "
-        "C, files that end in .cu are CUDA C++. The only field that every program needs.",
+        "C, files that end in .spv are SPIR-V, files that end in .cu are CUDA C++. The only field that every "
+        "program needs.",
         shared=False,
     ),
     Field(
@@ -105,6 +108,13 @@ FIELDS = (
         '"async"',
         "How the checks are compiled that kernels make with gpucache/check.h: none, sync (the host looks "
         "after every launch) or async (it looks on request). --checks replaces it.",
+    ),
+    Field(
+        "spec_constants",
+        '{ 3 = "u32:64" }',
+        "Specialization constants of a SPIR-V module by their numbers, with the types and values that the "
+        "program sets: u8 to u64, i8 to i64, f16 to f64, or bool.",
+        shared=False,
     ),
     Field(
         "name_expressions",
@@ -239,7 +249,7 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
     defines = {**_defines(defaults), **_defines(table)}
     return [
         program_at(path, name or _relative(path, folder), _language(table, path))._replace(
-            options=(*_texts(defaults, "options"), *_texts(table, "options")),
+            options=(*_texts(defaults, "options"), *_texts(table, "options"), *_constants(table, path)),
             include_dirs=_folders(path, table, defaults, folder),
             variants=_matrix(table, defines),
             targets=_targets(table, defaults),
@@ -342,7 +352,7 @@ def _listed(table: _Table, folder: str, seen: Iterator[int]) -> list[os.DirEntry
 
 def _language(table: _Table, path: Path) -> Language:
     if path.suffix not in LANGUAGES:
-        raise table.wrong("source", f"{path.name!r} is not OpenCL C (.cl) or CUDA C++ (.cu)")
+        raise table.wrong("source", f"{path.name!r} is not {KNOWN}")
     return LANGUAGES[path.suffix]
 
 
@@ -376,6 +386,16 @@ def _texts(table: _Table, field: str) -> tuple[str, ...]:
 
 def _defines(table: _Table) -> dict[str, str]:
     return {name: _value(table, "defines", value) for name, value in _table(table, "defines").items()}
+
+
+def _constants(table: _Table, path: Path) -> tuple[str, ...]:
+    """The options that set the specialization constants of a module."""
+    constants = _table(table, "spec_constants")
+    try:
+        options = tuple(read_constant(f"{number}={value}") for number, value in constants.items())
+    except ValueError as error:
+        raise table.wrong("spec_constants", str(error)) from None
+    return options if _language(table, path) is Language.SPIR_V else ()
 
 
 def _value(table: _Table, field: str, value: object) -> str:

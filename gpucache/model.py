@@ -17,6 +17,7 @@ class Language(StrEnum):
 
     OPENCL_C = "opencl-c"
     CUDA_CPP = "cuda-c++"
+    SPIR_V = "spir-v"
 
 
 class ArtifactKind(StrEnum):

@@ -215,7 +215,7 @@ _MISTAKES = [
     ("[[program]]\nsource = 3", 2, "source", "needs a source"),
     ('[[program]]\nsource = "*\\u0000.cl"', 2, "source", "needs a source"),
     ('[[program]]\nsource = "none/*.cl"', 2, "source", "no file fits 'none/*.cl'"),
-    ('[[program]]\nsource = "k/e.cl.txt"', 2, "source", "not OpenCL C (.cl) or"),
+    ('[[program]]\nsource = "k/e.cl.txt"', 2, "source", "not OpenCL C (.cl), "),
     ('[[program]]\nsource = "*.cl"\nname = "x"', 3, "name", "the 2 files of the glob"),
     (
         '[[program]]\nsource = "a.cl"\noptions = []\n[defaults]\noptions = [1]',

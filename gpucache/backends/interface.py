@@ -75,6 +75,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def languages(self) -> Sequence[StrEnum]:
+        """This language, and others that its compilers take."""
+        ...
+
+    @property
     def caches(self) -> Sequence[CompilersCache]:
         """The caches of its compilers, for processes that must stay out of the user's own."""
         ...

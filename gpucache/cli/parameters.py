@@ -110,6 +110,21 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
         return extents
 
 
+class SpecConstant(click.ParamType[str]):
+    """A specialization constant such as 3=u32:64, as its option."""
+
+    name = "specialization constant"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The option."""
+        from gpucache.payload.spirv import CONSTANT, read_constant
+
+        try:
+            return value if value.startswith(CONSTANT) else read_constant(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Name(click.ParamType[str]):
     """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 
@@ -288,6 +303,10 @@ def build_options(function: F) -> F:
             help="A C++ name that CUDA programs request, such as 'scale<float>'; repeatable.",
         ),
         click.option(
+            "--spec-constant", "spec_constants", metavar="ID=TYPE:VALUE", multiple=True, type=SpecConstant(),
+            help="A specialization constant of SPIR-V modules, such as 3=u32:64; repeatable.",
+        ),
+        click.option(
             "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=LocalSize(),
             help="A local size of the programs' launches; for compilers that build at first launch (PoCL).",
         ),
@@ -355,6 +374,8 @@ class Named(NamedTuple):
     options: tuple[str, ...] = ()
     """Defines among them, in the order given."""
     name_expressions: tuple[str, ...] = ()
+    spec_constants: tuple[str, ...] = ()
+    """As options, of modules alone."""
     local_sizes: tuple[tuple[int, ...], ...] = ()
     checks: str | None = None
 
@@ -366,9 +387,8 @@ class Named(NamedTuple):
     @property
     def builds(self) -> bool:
         """Whether any option for building programs was given."""
-        return bool(
-            self.include_dirs or self.options or self.name_expressions or self.local_sizes or self.checks
-        )
+        of_one = self.name_expressions or self.spec_constants
+        return bool(self.include_dirs or self.options or of_one or self.local_sizes or self.checks)
 
 
 def read_programs(named: Named) -> "list[ProgramSpec]":
@@ -390,11 +410,13 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
         specs = read_manifest(manifest_path())
     if named.name_expressions and not any(spec.program.language is Language.CUDA_CPP for spec in specs):
         raise UsageError("--name-expression is for CUDA programs, and none is given; leave it out")
+    if named.spec_constants and not any(spec.program.language is Language.SPIR_V for spec in specs):
+        raise UsageError("--spec-constant is for SPIR-V modules, and none is given; leave it out")
     return [_with(spec, named) for spec in specs]
 
 
 def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
-    from gpucache.manifest import LANGUAGES, program_at
+    from gpucache.manifest import KNOWN, LANGUAGES, program_at
     from gpucache.sources.disk import discover
 
     specs = []
@@ -402,9 +424,7 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
     for source in sources:
         for path in discover([source]):
             if path.suffix not in LANGUAGES:
-                raise SourceError(
-                    f"the source {str(path)!r} is not OpenCL C (.cl) or CUDA C++ (.cu); leave it out"
-                )
+                raise SourceError(f"the source {str(path)!r} is not {KNOWN}; leave it out")
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
             name = path.as_posix() if name in taken else name  # two files are two programs
             taken.add(name)
@@ -418,8 +438,9 @@ def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
     cuda = spec.program.language is Language.CUDA_CPP
     expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions
+    constants = named.spec_constants if spec.program.language is Language.SPIR_V else ()
     return spec._replace(
-        options=(*spec.options, *_absolute(named.options)),
+        options=(*spec.options, *_absolute(named.options), *constants),
         include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
         name_expressions=tuple(dict.fromkeys(expressions)),
         local_sizes=tuple(dict.fromkeys((*spec.local_sizes, *named.local_sizes))),

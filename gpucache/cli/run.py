@@ -68,7 +68,9 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
     loads them, from any place. Not supported: an NVRTC that is linked statically or not named
     libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. Of OpenCL programs
-    that are compiled and linked apart the link is served, unless PoCL compiles. A program with other
+    that are compiled and linked apart the link is served, unless PoCL compiles; of SPIR-V modules the first
+    build, with its specialization constants, as SYCL programs need it on OpenCL devices
+    (SYCL_CACHE_PERSISTENT=1 has them keep a cache of their own). A program with other
     mounts, another root directory, user, group or capabilities than gpucache, or with a seccomp filter that
     gpucache does not have, gets hits at most: its misses are not cached. In a container with a default
     profile they are, if gpucache runs there too.

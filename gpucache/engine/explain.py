@@ -511,7 +511,8 @@ _HEADERS = {
     (False, NOT_FOUND): "{} is no longer found",
 }
 """By the two sides of a header, True for one that is absent, False for a content."""
-_DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
+_DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?|--spec-constant=(\d+):(.*)", re.DOTALL)
+"""A define, or a specialization constant: what a value is given to, and that value."""
 
 
 def weight(differences: Iterable[Difference]) -> int:

@@ -18,7 +18,7 @@ from gpucache.engine.verify import Try
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.keys import source_digest
+from gpucache.keys import program_digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
 from gpucache.probe.ask import ask
 from gpucache.sources.disk import load_program
@@ -28,7 +28,6 @@ R = TypeVar("R")
 
 
 _ALONE = Bounds(jobs=1, timeout_s=300.0, fresh=True)
-_LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
 
 
 def trials(opened: Opened, *, load: bool, rebuild: bool) -> dict[str, list[Try]]:
@@ -130,7 +129,7 @@ def request_of(report: EntryReport, target: Target, *, changed: bool = False) ->
     Raises GpucacheError if the file is gone, or has changed and ``changed`` does not allow it.
     """
     return BuildRequest(
-        program=_program(report, target, changed=changed),
+        program=_program(report, changed=changed),
         target=target,
         options=tuple(value for label, value in report.provenance if label == "build option"),
         include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
@@ -142,12 +141,13 @@ def request_of(report: EntryReport, target: Target, *, changed: bool = False) ->
     )
 
 
-def _program(report: EntryReport, target: Target, *, changed: bool) -> Program:
+def _program(report: EntryReport, *, changed: bool) -> Program:
     path = dict(report.provenance).get("source file")
     if path is None:
         raise GpucacheError("it was built from memory, so no file can be compiled again")
-    program = load_program(Path(path), report.entry.program, _LANGUAGES[target.backend])
-    if not changed and source_digest(program.source) != dict(_fields(report)).get("source"):
+    fields = dict(_fields(report))
+    program = load_program(Path(path), report.entry.program, Language(fields["language"]))
+    if not changed and program_digest(program) != fields.get("source"):
         raise GpucacheError(f"{path} has changed since")
     return program
 

@@ -72,7 +72,7 @@ def machine_for(
     texts = (*targets, *(text for spec in specs for text in spec.targets if not targets))
     named = {text.partition(":")[0] for text in (*texts, *(entry.target for entry in entries))}
     languages = {spec.program.language for spec in specs}
-    spoken = {name for name in known if load_backend(name).language in languages}
+    spoken = {name for name in known if not languages.isdisjoint(load_backend(name).languages)}
     needed = sorted(spoken | (named & {*known}))
     if profile is not None or memory is None:
         return find_machine(profile, needed, meanwhile, targets)

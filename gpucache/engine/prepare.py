@@ -32,6 +32,7 @@ from gpucache.model import (
     CacheKey,
     EntryHead,
     KeyField,
+    Language,
     Program,
     Toolchain,
 )
@@ -42,6 +43,8 @@ UNNAMED = "unnamed"
 ALIAS = "alias of "
 """The beginning of the names of histories that only say under which name builds are recorded."""
 _DIGITS = 16
+_SPIRV_BEGINS = (b"\x03", b"\x07")
+"""The first byte of a module, by its byte order, which no text begins with."""
 _KEPT_BYTES = 64 << 10
 """Programs build or look up the same source repeatedly, so the names of small ones are kept."""
 
@@ -52,6 +55,10 @@ def program_name(source: bytes) -> str:
 
 
 def _first_kernel(source: bytes) -> str:
+    if source[:1] in _SPIRV_BEGINS:
+        from gpucache.payload import spirv
+
+        return next(iter(spirv.kernel_names(source)), UNNAMED)
     return next(kernel_names(source), UNNAMED)
 
 
@@ -289,8 +296,9 @@ def closure_of(
     """The include closure as it is on disk now, including headers in memory."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
     headers = request.asked.headers if request.asked is not None else ()
+    is_text = request.program.language is not Language.SPIR_V
     wanted = Wanted(
-        request.program.source,
+        request.program.source if is_text else b"",
         compilation.rule,
         include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,

@@ -42,7 +42,9 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
     folders = tuple(filter(os.path.isabs, dict.fromkeys(folders)))
     tree = Tree(folders, files, (include.name for include in (*closure.includes, *wide.includes)))
     headers, contents = read_headers(tree, files)
-    source = request.program.source.replace(b"\r\n", b"\n")
+    source = request.program.source
+    if request.program.language is not Language.SPIR_V:
+        source = source.replace(b"\r\n", b"\n")
     toolchain, asked = compilation.inputs.toolchain, request.asked
     memory = asked.headers if asked is not None else ()
     build = RecordedBuild(

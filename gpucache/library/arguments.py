@@ -4,7 +4,7 @@ Owns the refusals and their messages. Must not know how they are used.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,24 @@ def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
             raise ValueError(f"local_sizes must be {wanted}, not {_shown(sizes)}")
         read.append(extents)
     return tuple(read)
+
+
+def specialization_constants(values: object) -> tuple[str, ...]:
+    """The options for constants by number, whose values are buffers; raises TypeError or ValueError."""
+    wanted = "numbers with values of a size, such as {3: numpy.uint32(64)}"
+    if not isinstance(values, Mapping):
+        raise _unfit("specialization_constants", wanted, values)
+    if not values:
+        return ()
+    from gpucache.payload.spirv import constant_option
+
+    try:
+        read = {index(number): bytes(memoryview(value)) for number, value in values.items()}
+    except TypeError:
+        raise _unfit("specialization_constants", wanted, values) from None
+    if not all(0 <= number < 1 << 32 and value for number, value in read.items()):
+        raise ValueError(f"specialization_constants must be {wanted}, not {_shown(values)}")
+    return tuple(constant_option(*one) for one in sorted(read.items()))
 
 
 def _listed(argument: str, wanted: str, values: object) -> tuple[Any, ...]:

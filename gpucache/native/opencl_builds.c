@@ -29,6 +29,7 @@ struct build {
     cl_uint places[MAX_DEVICES];
     uint64_t mask; /* the places as bits */
     const char *options;
+    uint64_t constants; /* of a program from IL: the turn of its constants when it was asked for */
 };
 
 /* ---- queries to the driver ---- */
@@ -170,28 +171,32 @@ void tell_other(const char *call, const char *options, cl_program of) {
 
 /* Ask about a build, first the index unless already done; false without an answer. The source is the program's own,
    or the marks of a link's parts. No root's index knows of parts and links. */
-static bool ask_about(enum wire_kind kind, const struct build *build, const char *marks, bool only_server,
+static bool ask_about(enum wire_kind kind, struct build *build, const char *marks, bool only_server,
                       struct wire_reply *reply) {
     char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
-    struct wire_bytes environment = wire_environment();
-    char *source = marks ? strdup(marks) : info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
+    struct wire_bytes environment = wire_environment(), source;
+    if (build->program && is_il(build->program))
+        source.at = il_of(build->handle, &source.size, &build->constants);
+    else
+        source = wire_text(marks ? strdup(marks)
+                                 : info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE));
     struct wire_bytes fields[BEFORE_FACTS + MAX_DEVICES * FACTS] = {
         wire_files_seen(seen),
         wire_text(getcwd(folder, sizeof folder) ? folder : ""),
         environment,
         wire_text(build->options),
-        wire_text(source),
+        source,
         wire_number(build->count, count),
     };
     struct wire_bytes *facts = fields + BEFORE_FACTS;
-    bool whole = source && *source && environment.at;
+    bool whole = source.at && source.size && environment.at;
     for (cl_uint i = 0; whole && i < build->count; i++)
         whole = describe_device(build->devices[i], facts + i * FACTS);
     size_t all = BEFORE_FACTS + build->count * FACTS;
     bool answered = whole && (only_server || kind != WIRE_BUILD ? wire_ask_server : wire_ask)(kind, fields, all, reply);
     for (cl_uint i = 0; i < build->count; i++) free_description(facts + i * FACTS);
     free((void *)environment.at);
-    free(source);
+    free((void *)source.at);
     return answered;
 }
 
@@ -314,7 +319,12 @@ cl_program model_of(cl_program handle, struct twin *twin) {
     if (model) return model;
     if (below.clGetProgramInfo(handle, CL_PROGRAM_CONTEXT, sizeof context, &context, NULL)) return NULL;
     if (twin->parts) return (model = link_model(context, twin)) ? keep_model(twin, model) : NULL;
-    const char *source = info_text((get_info)below.clGetProgramInfo, handle, CL_PROGRAM_SOURCE);
+    size_t size;
+    char *il = bare_il_of(handle, &size);
+    const char *source = il ? NULL : info_text((get_info)below.clGetProgramInfo, handle, CL_PROGRAM_SOURCE);
+    if (il) model = below.clCreateProgramWithIL(context, il, size, NULL);
+    if (il && model) set_constants(model, handle);
+    free(il);
     if (source) model = below.clCreateProgramWithSource(context, 1, (const char **)&source, NULL, NULL);
     free((void *)source);
     if (!model) return NULL;
@@ -355,6 +365,7 @@ static void finish_report(struct report *report, cl_int code) {
     if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
     /* Intel's runtime does not rebuild a program that has failed once, and that is left to it. */
     if (code != CL_SUCCESS && has_begun(code)) stop_serving(report->build.program);
+    if (constants_changed(report->build.program, report->build.constants)) report->wanted = WIRE_NOT_WANTED;
     if (report->wanted && code == CL_SUCCESS) wire_confirm(WIRE_BUILD, &report->reply, wire_text(report->token));
     if (report->token && wire_asks()) tell_built(&report->build, report->token, report->wanted, code, ns);
 }
@@ -414,12 +425,16 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
 
 /* ---- A build ---- */
 
+void repeat_build(cl_program handle, const struct twin *twin) {
+    below.clBuildProgram(handle, twin->count, twin->devices, twin->options, NULL, NULL);
+}
+
 /* If a build may not be served, an earlier served build is repeated in the driver's own program. */
 static bool may_ask(struct program *program, const struct build *build) {
     if (may_serve(program, build->mask)) return wire_asks();
     struct twin *twin = borrow_twin(build->handle);
     if (twin && !twin->parts) {
-        below.clBuildProgram(build->handle, twin->count, twin->devices, twin->options, NULL, NULL);
+        repeat_build(build->handle, twin);
         built_by_driver(program, 0);
     }
     give_back(twin);
@@ -431,7 +446,7 @@ void refuse_build(struct program *program, char *log) {
     set_refusal(program, log ? log : strdup(""));
 }
 
-static struct twin *ask_once(enum wire_kind kind, const struct build *build, const char *marks, bool only_server,
+static struct twin *ask_once(enum wire_kind kind, struct build *build, const char *marks, bool only_server,
                              struct wire_reply *reply, char **token) {
     uint64_t begun_ns = wire_now();
     cl_int refused = CL_SUCCESS;
@@ -447,7 +462,7 @@ static struct twin *ask_once(enum wire_kind kind, const struct build *build, con
 }
 
 /* Ask for a build or a link, and make a twin of the answer; the token is to be freed. */
-static struct twin *ask_twin(enum wire_kind kind, const struct build *build, const char *marks,
+static struct twin *ask_twin(enum wire_kind kind, struct build *build, const char *marks,
                              struct wire_reply *reply, char **token) {
     struct twin *twin = ask_once(kind, build, marks, false, reply, token);
     if (twin || !reply->note.at) return twin;
@@ -505,7 +520,7 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
     struct wire_reply reply = {.kind = WIRE_PASS};
     struct wire_bytes field;
     char *token = NULL, *mark = NULL;
-    bool fits = !headers->count && !headers->programs && !headers->names && !asked->notify && !asked->data &&
+    bool fits = !is_il(program) && !headers->count && !headers->programs && !headers->names && !asked->notify && !asked->data &&
                 find_devices(&build, asked->count, asked->devices) && build.count == build.total;
     if (!fits) tell_other("clCompileProgram", asked->options, handle);
     if (asked->notify) never_part(program);

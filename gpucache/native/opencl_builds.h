@@ -19,6 +19,9 @@ void begin_builds(void);
 /* The build as it would be without the layer. */
 cl_int pass_on(cl_program handle, const struct asked *asked);
 
+/* Repeat a served build in the driver's own program. */
+void repeat_build(cl_program handle, const struct twin *twin);
+
 enum progress {
     ENDED,
     SERVED,    /* the caller has to notify */

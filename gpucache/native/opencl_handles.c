@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "opencl_handles.h"
+#include "wire.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #define BUCKETS 1024
 #define MAX_LAUNCHES 256 /* different ones that are reported of a program */
+#define LARGEST_CONSTANT 16 /* bytes; SPIR-V's largest scalar has 8 */
 
 cl_icd_dispatch below;
 
@@ -20,6 +22,13 @@ struct launch {
     struct launch *next;
     struct local_size size;
     char kernel[];
+};
+
+struct constant {
+    struct constant *next; /* of a higher ID */
+    cl_uint id;
+    size_t size;
+    unsigned char value[];
 };
 
 /* Forgotten when all three counts are zero. A driver's own count would not do: PoCL's includes the kernels,
@@ -42,6 +51,11 @@ struct program {
     char *part_options;
     struct launch *launches;
     size_t told;
+    char *il; /* NULL of a program from source */
+    size_t il_size;
+    struct constant *constants; /* as the driver took them */
+    size_t setting;             /* calls that are setting one */
+    uint64_t constant_turns;    /* calls that began to */
 };
 
 struct kernel {
@@ -151,6 +165,13 @@ static void free_launches(struct launch *launch) {
     }
 }
 
+static void free_constants(struct constant *constant) {
+    for (struct constant *next; constant; constant = next) {
+        next = constant->next;
+        free(constant);
+    }
+}
+
 void forget_program(struct program *unused) {
     if (!unused) return;
     give_back(unused->twin);
@@ -160,15 +181,21 @@ void forget_program(struct program *unused) {
     free(unused->refusal);
     free(unused->mark);
     free(unused->part_options);
+    free_constants(unused->constants);
+    free(unused->il);
     free(unused);
 }
 
-static void remember_with(cl_program handle, struct twin *twin) {
+/* Takes the twin or the IL. */
+static void remember_with(cl_program handle, struct twin *twin, char *il, size_t il_size) {
     struct program *program = calloc(1, sizeof *program);
     if (!program) {
         give_back(twin);
+        free(il);
         return;
     }
+    program->il = il;
+    program->il_size = il_size;
     program->entry.handle = handle;
     program->references = 1;
     program->twin = twin;
@@ -180,8 +207,8 @@ static void remember_with(cl_program handle, struct twin *twin) {
     leave();
 }
 
-void remember_program(cl_program handle) { remember_with(handle, NULL); }
-void remember_link(struct twin *twin) { remember_with(twin->handle, twin); }
+void remember_program(cl_program handle) { remember_with(handle, NULL, NULL, 0); }
+void remember_link(struct twin *twin) { remember_with(twin->handle, twin, NULL, 0); }
 
 void program_retained(cl_program handle) {
     enter();
@@ -239,7 +266,7 @@ bool may_serve(struct program *program, uint64_t devices) {
     uint64_t standing = program->compiled;
     for (cl_uint i = 0; program->twin && i < program->twin->count; i++)
         standing |= UINT64_C(1) << program->twin->places[i];
-    if (standing & ~devices) program->stopped = true;
+    if (standing & ~devices || (program->il && program->turns > 1)) program->stopped = true;
     bool may = !program->stopped;
     leave();
     return may;
@@ -278,6 +305,111 @@ void set_twin(struct program *program, struct twin *twin) {
     program->kept |= keep;
     leave();
     give_back(before);
+}
+
+/* ---- Programs from IL ---- */
+
+void remember_il(cl_program handle, const void *il, size_t size) {
+    char *copy = size && size <= WIRE_MAX_BYTES ? malloc(size) : NULL;
+    if (!copy) return; /* its build is left to the driver */
+    memcpy(copy, il, size);
+    remember_with(handle, NULL, copy, size);
+}
+
+bool is_il(struct program *program) { return program->il; } /* which never changes */
+
+enum constant_of begin_constant(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    enum constant_of of = !program || !program->il ? OF_NO_IL : program->twin && !program->stopped ? OF_SERVED : OF_IL;
+    if (of) {
+        program->setting++;
+        program->constant_turns++;
+    }
+    if (of == OF_SERVED) program->stopped = true;
+    leave();
+    return of;
+}
+
+void end_constant(cl_program handle, cl_uint id, size_t size, const void *value, bool taken) {
+    struct constant *constant = taken ? malloc(sizeof *constant + size) : NULL, *before = NULL;
+    if (constant) {
+        constant->id = id;
+        constant->size = size;
+        memcpy(constant->value, value, size);
+    }
+    enter();
+    struct program *program = program_of(handle);
+    if (program && taken && (!constant || size > LARGEST_CONSTANT)) program->stopped = true;
+    if (program && constant) {
+        struct constant **link = &program->constants;
+        while (*link && (*link)->id < id) link = &(*link)->next;
+        before = *link && (*link)->id == id ? *link : NULL;
+        constant->next = before ? before->next : *link;
+        *link = constant;
+        constant = NULL;
+    }
+    if (program) program->setting--;
+    leave();
+    free(before);
+    free(constant);
+}
+
+bool constants_changed(struct program *program, uint64_t turn) {
+    enter();
+    bool changed = program->constant_turns != turn;
+    leave();
+    return changed;
+}
+
+char *il_of(cl_program handle, size_t *size, uint64_t *turn) {
+    char *text = NULL;
+    FILE *to = open_memstream(&text, size);
+    if (!to) return NULL;
+    enter();
+    struct program *program = program_of(handle);
+    bool whole = program && program->il && !program->setting && fputc(IL_MARK, to) != EOF;
+    *turn = program ? program->constant_turns : 0;
+    for (struct constant *each = whole ? program->constants : NULL; each; each = each->next) {
+        fprintf(to, "%u ", each->id);
+        for (size_t i = 0; i < each->size; i++) fprintf(to, "%02x", each->value[i]);
+        fputc('\n', to);
+    }
+    if (whole) whole = fputc('\n', to) != EOF && fwrite(program->il, 1, program->il_size, to) == program->il_size;
+    leave();
+    if (fclose(to)) whole = false;
+    if (whole) return text;
+    free(text);
+    return NULL;
+}
+
+char *bare_il_of(cl_program handle, size_t *size) {
+    enter();
+    struct program *program = program_of(handle);
+    char *copy = program && program->il ? malloc(program->il_size) : NULL;
+    if (copy) memcpy(copy, program->il, *size = program->il_size);
+    leave();
+    return copy;
+}
+
+/* One after another, as no driver is called under the lock. */
+void set_constants(cl_program handle, cl_program of_another) {
+    unsigned char value[LARGEST_CONSTANT];
+    cl_uint id = 0;
+    size_t size = 0;
+    for (bool first = true;; first = false) {
+        enter();
+        struct program *program = program_of(of_another);
+        struct constant *each = program ? program->constants : NULL;
+        while (each && ((!first && each->id <= id) || each->size > sizeof value)) each = each->next;
+        if (each) {
+            id = each->id;
+            memcpy(value, each->value, size = each->size);
+        }
+        leave();
+        if (!each) return;
+        below.clSetProgramSpecializationConstant(handle, id, size, value);
+    }
 }
 
 void set_part(struct program *program, const char *mark, const char *options) {

@@ -12,7 +12,7 @@
 /* The functions of the next library: another layer, or the loader. */
 extern cl_icd_dispatch below;
 
-/* A program that was created from source. */
+/* A program that was created from source or from IL. */
 struct program;
 
 /* A program that was compiled to be linked: how to compile it again. */
@@ -55,6 +55,28 @@ struct program *program_released(cl_program handle);
 void forget_program(struct program *unused);
 
 void unpin_program(struct program *program);
+
+/* ---- Programs that are created from IL: their first build alone is served ---- */
+
+#define IL_MARK 0 /* the first byte of their text in a question, which no source begins with */
+
+void remember_il(cl_program handle, const void *il, size_t size);
+bool is_il(struct program *program);
+
+/* A program's constants and IL as they are in a question, to be freed: the mark, a line "ID HEX" for each constant
+   that was set, by ID, an empty line, the IL. NULL for a program from source, and while a constant is being set.
+   ``turn`` differs whenever one was set meanwhile. */
+char *il_of(cl_program handle, size_t *size, uint64_t *turn);
+
+/* The same for the IL alone, to create the program again with set_constants(). */
+char *bare_il_of(cl_program handle, size_t *size);
+void set_constants(cl_program handle, cl_program of_another);
+
+/* A constant is about to be set, and was set if the driver took it. A served build is to be repeated before, once. */
+enum constant_of { OF_NO_IL, OF_IL, OF_SERVED };
+enum constant_of begin_constant(cl_program handle);
+void end_constant(cl_program handle, cl_uint id, size_t size, const void *value, bool taken);
+bool constants_changed(struct program *program, uint64_t turn);
 
 /* Pin a program for a build, after which it is no part; NULL where it is unknown, or where another thread
    builds it already. */

@@ -263,12 +263,17 @@ static cl_int get_kernel_info(cl_kernel handle, cl_kernel_info name, size_t room
     return code;
 }
 
-/* Constants are for programs made from IL, which are never served. PoCL refuses all others only once they are
-   built, and aborts before. */
+/* A constant that is set after a build counts in the next one, which the driver makes: so it has to have the earlier
+   build too, with the constants of then. PoCL refuses constants of programs from source only once they are built,
+   and aborts before. */
 static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t size,
                                           const void *value) {
+    enum constant_of of = begin_constant(program);
     struct twin *twin = borrow_twin(program);
-    cl_int code = below.clSetProgramSpecializationConstant(twin ? twin->handle : program, id, size, value);
+    if (of == OF_SERVED && twin) repeat_build(program, twin);
+    cl_program set = twin && !of ? twin->handle : program;
+    cl_int code = below.clSetProgramSpecializationConstant(set, id, size, value);
+    if (of) end_constant(program, id, size, value, code == CL_SUCCESS);
     give_back(twin);
     return code;
 }
@@ -327,20 +332,24 @@ static cl_program create_program_with_binary(cl_context context, cl_uint count,
     return below.clCreateProgramWithBinary(context, count, devices, lengths, given, status, error);
 }
 
-static cl_program create_program_with_il(cl_context context, const void *il, size_t length,
-                                         cl_int *error) {
-    tell_other("clCreateProgramWithIL", NULL, NULL);
-    cl_program handle = below.clCreateProgramWithIL(context, il, length, error);
-    if (handle && wire_requires()) remember_program(handle); /* its build will have to fail */
+static cl_program remembered_il(cl_program handle, const void *il, size_t length) {
+    if (handle && (wire_asks() || wire_requires())) remember_il(handle, il, length);
     return handle;
 }
 
-/* ---- Functions of one vendor that take a program ---- */
+static cl_program create_program_with_il(cl_context context, const void *il, size_t length,
+                                         cl_int *error) {
+    return remembered_il(below.clCreateProgramWithIL(context, il, length, error), il, length);
+}
+
+/* ---- Functions of extensions that take or make a program ---- */
 
 typedef cl_int (*function_pointer)(cl_device_id, cl_program, const char *, cl_ulong *);
 typedef cl_int (*variable_pointer)(cl_device_id, cl_program, const char *, size_t *, void **);
+typedef cl_program (*il_maker)(cl_context, const void *, size_t, cl_int *);
 #define FUNCTION_POINTER "clGetDeviceFunctionPointerINTEL"
 #define VARIABLE_POINTER "clGetDeviceGlobalVariablePointerINTEL"
+#define IL_MAKER "clCreateProgramWithILKHR"
 
 static void *vendor_function(cl_device_id device, const char *name) {
     cl_platform_id platform;
@@ -366,9 +375,18 @@ static cl_int get_variable_pointer(cl_device_id device, cl_program program, cons
     return code;
 }
 
+static cl_program create_program_with_il_khr(cl_context context, const void *il, size_t length, cl_int *error) {
+    cl_device_id devices[MAX_DEVICES];
+    cl_int code = below.clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof devices, devices, NULL);
+    il_maker make = code == CL_SUCCESS ? (il_maker)vendor_function(devices[0], IL_MAKER) : NULL;
+    if (!make && error) *error = CL_INVALID_CONTEXT;
+    return make ? remembered_il(make(context, il, length, error), il, length) : NULL;
+}
+
 static void *ours_or(void *theirs, const char *name) {
     if (theirs && name && !strcmp(name, FUNCTION_POINTER)) return (void *)get_function_pointer;
     if (theirs && name && !strcmp(name, VARIABLE_POINTER)) return (void *)get_variable_pointer;
+    if (theirs && name && !strcmp(name, IL_MAKER)) return (void *)create_program_with_il_khr;
     return theirs;
 }
 

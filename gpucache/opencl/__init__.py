@@ -6,7 +6,7 @@ request is noted for ``gpucache warm --misses``. A program never fails because o
 cache ends in a plain build by PyOpenCL. Loads PyOpenCL.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from gpucache.opencl.building import ANY, Call, built
 from gpucache.opencl.hook import install, uninstall
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from gpucache.backends.opencl.checked import CheckedQueue
     from gpucache.library.missing import flush
     from gpucache.opencl.batch import Batch
@@ -54,6 +56,7 @@ def build_program(
     local_sizes: Sequence[Sequence[int] | int] = (),
     headers: Sequence[str | Path] = (),
     checks: str = "none",
+    specialization_constants: "Mapping[int, Buffer] | None" = None,
 ) -> cl.Program:
     """A built ``pyopencl.Program``, from the cache if it has one.
 
@@ -63,9 +66,10 @@ def build_program(
     a compiler that builds late (PoCL) then has them in the binary, for grids of under 65,536 work items in
     each dimension; ``gpucache warm`` adds the binaries for larger ones. ``headers`` are headers included
     through a macro, named by hand as in a manifest. ``name`` is for people: ``gpucache inspect`` shows it.
-    SPIR-V as ``source`` is built and not cached. ``checks`` turns on the checks that kernels make with
-    ``gpucache/check.h``: ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedQueue``.
-    The directory of that header is searched if the source names it.
+    ``source`` may be a SPIR-V module as bytes. ``specialization_constants`` are its constants by number, each
+    of exactly the size that the module declares, such as ``{3: numpy.uint32(64)}``. ``checks`` turns on the
+    checks that kernels make with ``gpucache/check.h``: ``none``, ``sync`` or ``async``. Such kernels are
+    launched by a ``CheckedQueue``. The directory of that header is searched if the source names it.
 
     After a miss the program is the compiler's own; a thread logs the reason and publishes the binary while
     the program goes on, and ``flush`` waits for it. After a hit it knows its source, its options and the
@@ -82,10 +86,15 @@ def build_program(
     text = arguments.source_bytes(source)
     given = arguments.build_options(() if options is None else options)
     mode = arguments.checks_mode(checks)
-    if mode is not Checks.NONE and is_spirv(source):
+    language = Language.SPIR_V if is_spirv(source) else Language.OPENCL_C
+    if mode is not Checks.NONE and language is Language.SPIR_V:
         raise ValueError("checks are of a program's source, and this is SPIR-V; give OpenCL C")
+    constants = arguments.specialization_constants(specialization_constants or {})
+    if constants and language is not Language.SPIR_V:
+        raise ValueError("specialization_constants are of a SPIR-V module, and this is OpenCL C; use -D")
     request = BuildRequest(
-        program=Program(arguments.text_or_none("name", name) or "", Language.OPENCL_C, text),
+        program=Program(arguments.text_or_none("name", name) or "", language, text),
+        options=constants,
         target=ANY,
         include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
         local_sizes=arguments.local_sizes(local_sizes),

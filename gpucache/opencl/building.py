@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pyopencl as cl
-from pyopencl.tools import is_spirv
 
 from gpucache.answers.lookup import Hit
 from gpucache.backends.opencl import BACKEND, compiler, platforms
@@ -18,7 +17,7 @@ from gpucache.backends.options import LOADED
 from gpucache.engine.hits import build_log, find_all
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.stores import Stores
-from gpucache.errors import CacheMissError, CompileError, SourceError
+from gpucache.errors import CacheMissError, CompileError
 from gpucache.host.environment import environment_since
 from gpucache.library import process
 from gpucache.model import BuildRequest, Check, Checks, Target
@@ -32,9 +31,7 @@ def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
     if call.names_odd_devices:
         return call.plain()
     try:
-        if is_spirv(call.source):
-            raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
-        options = (*as_pyopencl_reads(call.options), *_of_platform(call.context))
+        options = (*request.options, *as_pyopencl_reads(call.options), *_of_platform(call.context))
         request = request._replace(options=options)
         return _answer(stores, [_prepare(stores, device, request) for device in call.devices], call)
     except (CacheMissError, Warning):
@@ -111,6 +108,12 @@ class Call:
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
+        if self._request.options:  # constants, which PyOpenCL's own class does not set
+            return self.build_by(
+                lambda source: compiler.build_as_pyopencl(
+                    self.context, source, self.options, self.named, self._request
+                )
+            )
         return self.build_by(
             lambda source: compiler.build_plainly(
                 self.context, source, self._as_given(), self.named, self._cache_dir

@@ -119,7 +119,7 @@ def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artif
         if call.program is None:
             options = for_pyopencl(request)
             call.build_by(
-                lambda source: compiler.build_as_pyopencl(call.context, source, options, call.named)
+                lambda source: compiler.build_as_pyopencl(call.context, source, options, call.named, request)
             )
         return compiler.artifact_of(call.program, device, request, call.compile_ns)
 

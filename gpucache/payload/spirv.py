@@ -1,6 +1,13 @@
-"""SPIR-V: modules, and the kernels that are their entry points. Source: its specification, 2.3 and 2.4."""
+"""SPIR-V: modules, and the kernels that are their entry points. Source: its specification, 2.3 and 2.4.
 
-from collections.abc import Iterator
+Owns the values of specialization constants, as an option that only gpucache knows:
+``--spec-constant=3:40000000`` sets the constant 3 to these bytes, in their order in memory. So constants are
+key fields, and part of a request.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 
@@ -14,6 +21,56 @@ _INSTRUCTION_LIMIT = 1 << 20
 _PREAMBLES_LIMIT = 65_536
 """How many instructions are read in search of kernels, of all modules together."""
 _NAME_BYTES = 4096
+CONSTANT = "--spec-constant="
+_CONSTANT = re.compile(rf"{CONSTANT}(\d{{1,10}}):((?:[0-9a-f]{{2}})+)")
+_WRITTEN = re.compile(r"(\d{1,10})=(?:([uif])(8|16|32|64)|(bool)):(\S+)")
+_FORMATS = {"u8": "B", "i8": "b", "u16": "H", "i16": "h", "u32": "I", "i32": "i", "u64": "Q", "i64": "q"}
+_FORMATS |= {"f16": "e", "f32": "f", "f64": "d", "bool": "?"}
+
+
+def is_spirv(data: bytes) -> bool:
+    """Whether bytes begin as a module of either byte order, as no text does."""
+    return data.startswith((_MAGIC, _MAGIC[::-1]))
+
+
+def constant_option(number: int, value: bytes) -> str:
+    """The option that sets a specialization constant."""
+    return f"{CONSTANT}{number}:{value.hex()}"
+
+
+def constants_first(options: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options that set constants, by number, the last of each; and all others in their order."""
+    constants, others = dict[int, str](), []
+    for option in options:
+        if set_here := _CONSTANT.fullmatch(option):
+            constants[int(set_here[1])] = constant_option(int(set_here[1]), bytes.fromhex(set_here[2]))
+        else:
+            others.append(option)
+    return tuple(constants[number] for number in sorted(constants)), tuple(others)
+
+
+def constants_of(options: Iterable[str]) -> Iterator[tuple[int, bytes]]:
+    """The number and the value of each constant that options set."""
+    for option in options:
+        if found := _CONSTANT.fullmatch(option):
+            yield int(found[1]), bytes.fromhex(found[2])
+
+
+def read_constant(text: str) -> str:
+    """The option of a constant as people write it, such as ``3=u32:64``; raises ValueError that says how."""
+    found = _WRITTEN.fullmatch(text)
+    try:
+        number, letter, bits, truth, value = found.groups() if found else ("", "", "", "", "")
+        kind = truth or f"{letter}{bits}"
+        is_real = letter == "f"
+        values = {"true": 1, "false": 0} if truth else {}
+        read = values[value] if value in values else float(value) if is_real else int(value, 0)
+        return constant_option(int(number), struct.pack(f"<{_FORMATS[kind]}", bool(read) if truth else read))
+    except (ValueError, KeyError, struct.error, OverflowError):
+        raise ValueError(
+            f"{text!r} is not a specialization constant; write ID=TYPE:VALUE, such as 3=u32:64, with a value "
+            f"that fits one of the types {', '.join(_FORMATS)}"
+        ) from None
 
 
 def read_spirv(reading: Reading) -> None:

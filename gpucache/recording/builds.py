@@ -69,7 +69,7 @@ class RecordedBuild:
     """Its name for people."""
     language: Language
     source: Digest
-    """SHA-256 of the source, with lines that end in LF."""
+    """SHA-256 of the source, of text with lines that end in LF."""
     options: Texts
     """Build options as given, without include directories."""
     folders: Annotated[tuple[Path, ...], Meta(max_length=LIST_CAP)]
@@ -232,7 +232,7 @@ VERSION = 1
 LINE_CAP = 16 << 20
 """Bytes of one line: a closure of 20,000 headers takes about half."""
 _VERSION_KEY = "gpucache recording"
-_BACKENDS = {Language.OPENCL_C: "opencl", Language.CUDA_CPP: "cuda"}
+_BACKENDS = {Language.OPENCL_C: "opencl", Language.SPIR_V: "opencl", Language.CUDA_CPP: "cuda"}
 _LATER = {"calls", "questions", "first"}
 """Fields that older lines do not have."""
 _FOUND = r"\A[0-9a-f]{64}( in memory)?\Z"

@@ -12,7 +12,7 @@ from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
-from gpucache.model import CacheKey
+from gpucache.model import CacheKey, Language
 from gpucache.serve.conditions import UncoveredError, of_build, of_call
 from gpucache.serve.index import (
     Answered,
@@ -54,7 +54,7 @@ def answered(
     else:
         assert isinstance(asked, OpenCLAsked)
         met = of_build(asked, prepared, keys, compiler.files(asked), since_ns)
-        if mark := DEFEATER.search(question[_SOURCE]):
+        if asked.language is not Language.SPIR_V and (mark := DEFEATER.search(question[_SOURCE])):
             holes = (Hole(_SOURCE, mark.start(1), len(mark[1])),)
     part = "a part, " if compiler.ask is Kind.PART else ""
     title = f"{part}{prepared[0].request.program.name} for {targets_of(prepared)}"

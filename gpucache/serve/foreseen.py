@@ -17,14 +17,14 @@ from gpucache.engine.warm.plan import WarmItem, retargeted
 from gpucache.errors import GpucacheError, SourceError
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import digest
-from gpucache.model import Checks, Device, Target
+from gpucache.model import Checks, Device, Language, Target
 from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
 from gpucache.recording.reading import RecordingFolder
 from gpucache.serve.devices import LABELS, Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, is_compared, source_field
 from gpucache.serve.nvrtc import read_call
-from gpucache.serve.opencl import DEFEATER
+from gpucache.serve.opencl import DEFEATER, source_asked
 from gpucache.serve.questions import Questions
 from gpucache.serve.wire import Fields, Kind, WireError
 from gpucache.store.interface import MissedRequest
@@ -84,8 +84,10 @@ def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Devi
         request = item.request
         if request is None or request.target.backend != "opencl" or request.checks is not Checks.NONE:
             continue
-        source, options = request.program.source, " ".join(request.options)
-        ours = [" ".join(filter(None, (options, "-I", folder))) for folder in pyopencl_include_dirs()]
+        source, given = source_asked(request.program, request.options)
+        options = " ".join(given)
+        folders = () if request.program.language is Language.SPIR_V else pyopencl_include_dirs()
+        ours = [" ".join(filter(None, (options, "-I", folder))) for folder in folders]
         asked = [(options, source), *((one, source + mark) for one in ours for mark in (b"", _MARK))]
         for device in (device for device in devices if device.target == request.target):
             for spelled, text in asked:

@@ -26,6 +26,7 @@ from gpucache.errors import GpucacheError, OptionError
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import PART, cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyField, Language, Program
+from gpucache.payload.spirv import CONSTANT, constant_option, constants_first, constants_of
 from gpucache.probe.remembered import EARLY_FILE
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
 from gpucache.serve.environment import Libraries, step_s, without_us
@@ -40,6 +41,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 # PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache hits.
 DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f_]{32}) = 0;\Z")
+_IL = b"\0"
+"""The first byte of a module in the place of a source: see ``native/opencl_handles.h``."""
+_CONSTANT = re.compile(rb"(\d{1,10}) ((?:[0-9a-f]{2})+)")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
@@ -72,6 +76,9 @@ class Asked:
     """The marks of the programs that a link puts together, in their order; empty for all else."""
     name: str = ""
     """The program's name, for people."""
+    language: Language = Language.OPENCL_C
+    constants: tuple[str, ...] = ()
+    """The options that set the specialization constants of a module."""
 
     is_ours = False
 
@@ -122,15 +129,50 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
         for _ in range(fields.count())
     )
     fields.end()
-    source = DEFEATER.sub(b"", source)
-    return Asked(files_seen, cwd, environ, options, source, devices, name=program_name(source))
+    language = Language.OPENCL_C
+    constants: tuple[str, ...] = ()
+    if source.startswith(_IL):
+        language = Language.SPIR_V
+        constants, source = _of_module(source)
+    else:
+        source = DEFEATER.sub(b"", source)
+    name = program_name(source)
+    return Asked(
+        files_seen, cwd, environ, options, source, devices, name=name, language=language, constants=constants
+    )
+
+
+def _of_module(field: bytes) -> tuple[tuple[str, ...], bytes]:
+    """The constants and the module in the place of a source; raises WireError."""
+    constants, at = [], len(_IL)
+    while (end := field.find(b"\n", at)) > at:
+        set_here = _CONSTANT.fullmatch(field, at, end)
+        if set_here is None:
+            raise WireError("a specialization constant has no value")
+        constants.append(constant_option(int(set_here[1]), bytes.fromhex(set_here[2].decode())))
+        at = end + 1
+    if end < 0:
+        raise WireError("a module does not begin")
+    return tuple(constants), field[end + 1 :]
+
+
+def source_asked(program: Program, options: Sequence[str]) -> tuple[bytes, tuple[str, ...]]:
+    """The source of a program as a command asks for it, and the options."""
+    if program.language is not Language.SPIR_V:
+        return program.source, tuple(options)
+    constants, others = constants_first(options)
+    lines = b"".join(b"%d %s\n" % (number, value.hex().encode()) for number, value in constants_of(constants))
+    return b"".join((_IL, lines, b"\n", program.source)), others
 
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
     """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
     require_same_files(asked.files_seen, asked.cwd)
     options = as_pyopencl_reads((asked.options,))
-    program = Program(asked.name, Language.OPENCL_C, asked.source)
+    if CONSTANT in asked.options:  # no driver's option, and none of ours where a program writes it
+        raise OptionError(f"its build options contain {CONSTANT!r}")
+    options = (*asked.constants, *options)
+    program = Program(asked.name, asked.language, asked.source)
     found = [devices.match(facts, asked.cwd) for facts in asked.devices]
     return tuple(
         prepare(
@@ -505,8 +547,8 @@ def _reaching(one: Build[Asked], prepared: Prepared) -> tuple[tuple[str, str], .
 
 
 def _noted(one: Build[Asked]) -> tuple[str, ...]:
-    """The question of a build as ``MissedRequest`` keeps it; of a link there is none."""
-    if one.asked.parts:
+    """The question of a build as ``MissedRequest`` keeps it; of a link and a module there is none."""
+    if one.asked.parts or one.asked.language is Language.SPIR_V:
         return ()
     fields = [field if is_compared(Kind.BUILD, at) else b"" for at, field in enumerate(one.question)]
     source = source_field(Kind.BUILD)

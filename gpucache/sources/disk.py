@@ -244,7 +244,7 @@ def _read_all(fd: int, size: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-SUFFIXES = (".cl", ".cu")
+SUFFIXES = (".cl", ".cu", ".spv")
 _LARGEST_BYTES = 64 * 1024**2
 
 
@@ -274,7 +274,7 @@ def load_program(path: Path, name: str, language: Language) -> Program:
 def discover(paths: Sequence[Path]) -> list[Path]:
     """The sources that files and directories mean, each once, in the order given.
 
-    A file means itself, with any suffix; a directory means its ``.cl`` and ``.cu`` files at any depth,
+    A file means itself, with any suffix; a directory means its files of ``SUFFIXES`` at any depth,
     sorted, without hidden directories and links to directories. Raises SourceError for a missing path,
     for a directory that cannot be listed, and for a directory without sources.
     """

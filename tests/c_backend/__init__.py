@@ -81,6 +81,7 @@ class CBackend:
 
     name = "c"
     language = Language.C
+    languages = (Language.C,)
     suffix = ".c"
     caches = ()
 

@@ -71,6 +71,7 @@ class Command:
     ) -> None:
         self._rows = rows
         self.files_seen = files_seen()
+        self.environ = b""
         self._serving = OpenCLServing(stores, devices or Devices(probe=lambda: rows), Libraries())
         self._ends = ends
         self.path = ends.enter_context(serve(self._serving.handlers))
@@ -84,13 +85,13 @@ class Command:
         source: bytes = SOURCE,
         kind: Kind = Kind.BUILD,
     ) -> Frame:
-        """Request a build in an empty environment; ``driver`` replaces the driver's version."""
+        """Request a build in an environment, which is empty; ``driver`` replaces the driver's version."""
         told = _facts(_row(self._rows, device))
         told[-1] = driver.encode() or told[-1]
         fields = (
             self.files_seen.encode(),
             os.fsencode(Path.cwd()),
-            b"",
+            self.environ,
             options.encode(),
             source,
             b"1",

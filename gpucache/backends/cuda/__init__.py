@@ -20,6 +20,7 @@ class CUDABackend:
 
     name = "cuda"
     language = Language.CUDA_CPP
+    languages = (Language.CUDA_CPP,)
     suffix = ".cu"
     caches = ()
 

@@ -21,6 +21,7 @@ class OpenCLBackend:
 
     name = "opencl"
     language = Language.OPENCL_C
+    languages = (Language.OPENCL_C, Language.SPIR_V)
     suffix = ".cl"
     caches = (CompilersCache("POCL_CACHE_DIR", "pocl/kcache", (("POCL_KERNEL_CACHE", "1"),)),)
 

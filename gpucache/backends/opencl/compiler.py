@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyopencl as cl
+from pyopencl.tools import is_spirv
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl.logs import program_log
@@ -26,7 +27,7 @@ from gpucache.backends.opencl.options import command_line
 from gpucache.backends.options import refused
 from gpucache.errors import CompileError
 from gpucache.host.environment import variable
-from gpucache.model import Artifact, ArtifactKind, BuildRequest
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language
 from gpucache.units import printable
 
 # PyOpenCL's own function, at import time: a program may replace it by one that calls this module.
@@ -91,11 +92,12 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
         context: Any,
         devices: Sequence[Any],
         payloads: Sequence[bytes],
-        source: str,
+        source: str | bytes,
         logs: Sequence[Callable[[str], str] | None],
     ) -> None:
         super().__init__(context, devices, payloads)
-        self._text = source
+        text = source if isinstance(source, str) else source.decode(errors="replace")
+        self._text = "" if is_spirv(source) else text
         self._logs = dict(zip(devices, logs, strict=True))
 
     def get_info(self, param: Any) -> Any:
@@ -130,9 +132,8 @@ def build_binaries_as_pyopencl(
     Raises CompileError if the driver rejects a binary.
     """
     program = cl.Program(context, source)
-    text = source if isinstance(source, str) else source.decode(errors="replace")
     try:
-        program._prg = _OfBinaries(context, list(devices), list(payloads), text, logs)
+        program._prg = _OfBinaries(context, list(devices), list(payloads), source, logs)
         return _BUILD(program, options=options, devices=list(devices))
     except cl.Error as error:
         raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
@@ -150,7 +151,7 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     """A plain PyOpenCL program built from source; raises CompileError with the log, SourceError."""
     from gpucache.checks.calls import instrumented  # not needed by a hit
 
-    program = cl._cl._Program(context, instrumented(request).source)
+    program = _created(context, instrumented(request).source, request)
     options = command_line(compilation.command).encode(errors="surrogateescape")
     try:
         program._build(options=options, devices=[device])
@@ -158,6 +159,24 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
         log = _log(program, device, request)
         why = "" if log else f" ({_first_line(error)})"
         raise CompileError(f"{refused(request.program.name, log)}{why}", log) from None
+    return program
+
+
+def _created(context: Any, source: str | bytes, request: BuildRequest) -> Any:
+    """A program of PyOpenCL's binding that is not built yet, with its specialization constants."""
+    if request.program.language is not Language.SPIR_V:
+        return cl._cl._Program(context, source)
+    from gpucache.payload.spirv import constants_of
+
+    program = cl._cl._create_program_with_il(context, source)
+    for number, value in constants_of(request.options):
+        try:
+            program.set_specialization_constant(number, value)
+        except cl.Error as error:
+            raise CompileError(
+                f"the driver refused the specialization constant {number} of {len(value)} bytes of "
+                f"{request.program.name or 'the module'} ({_first_line(error)})"
+            ) from None
     return program
 
 
@@ -173,11 +192,16 @@ def build_plainly(
 
 
 def build_as_pyopencl(
-    context: Any, source: str | bytes, options: Sequence[str], devices: Sequence[Any] | None
+    context: Any,
+    source: str | bytes,
+    options: str | Sequence[str],
+    devices: Sequence[Any] | None,
+    request: BuildRequest,
 ) -> Any:
-    """A ``pyopencl.Program`` built from source by PyOpenCL, with its errors and warnings, not its cache."""
+    """A ``pyopencl.Program`` built by PyOpenCL from source or a module, with its errors and warnings, not its
+    cache."""
     program = cl.Program(context, source)
-    program._prg = cl._cl._Program(context, source)
+    program._prg = _created(context, source, request)
     return _BUILD(program, options=options, devices=devices)
 
 

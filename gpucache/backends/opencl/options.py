@@ -25,7 +25,7 @@ from gpucache.backends.options import (
 )
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs
-from gpucache.model import BuildRequest, Toolchain
+from gpucache.model import BuildRequest, Language, Toolchain
 from gpucache.sources import Place, SearchRule
 
 POCL, INTEL, NVIDIA, OTHER = "pocl", "intel", "nvidia", "other"
@@ -147,6 +147,12 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     extra_options, extra_dirs = _canonical(extra, request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     include_dirs = tuple(dict.fromkeys((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs)))
+    constants: tuple[str, ...] = ()
+    if request.program.language is Language.SPIR_V:  # which includes nothing
+        from gpucache.payload.spirv import constants_first
+
+        include_dirs = ()
+        constants, options = constants_first(options)
     added = (environ.get(name, "").split() for name in _ADDED_OPTIONS.get(implementation, ()))
     inherited, inherited_dirs = _canonical(tuple(chain.from_iterable(added)), request.cwd)
     everything = (*options, *extra_options)
@@ -155,7 +161,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     tells_cwd = debugged and request.searches_cwd and implementation not in (POCL, INTEL)
     return Compilation(
         inputs=KeyInputs(
-            options=tuple(_keyed(implementation, option) for option in everything),
+            options=(*constants, *(_keyed(implementation, option) for option in everything)),
             toolchain=toolchain,
             environment=_environment(implementation, environ),
             local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
@@ -167,7 +173,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         inherited_options=inherited,
         inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
-        options=options,
+        options=(*constants, *options),
         late=implementation == POCL,
         refusal=_refusal(implementation, everything, environ),
         holds_paths=debugged,
@@ -247,6 +253,10 @@ def _tokens(request: BuildRequest) -> tuple[str, ...]:
 def for_pyopencl(request: BuildRequest) -> list[str]:
     """The options of a request for PyOpenCL's build, which adds its own directory and variable."""
     options, dirs = _canonical(_tokens(request), request.cwd)
+    if request.program.language is Language.SPIR_V:
+        from gpucache.payload.spirv import constants_first
+
+        return [_quoted(token) for token in constants_first(options)[1]]
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     return [_quoted(token) for token in (*options, *(f"-I{directory}" for directory in (*dirs, *own)))]
 

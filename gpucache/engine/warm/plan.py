@@ -345,7 +345,7 @@ def _items(
 
 
 def _backend(language: StrEnum, backends: Backends) -> Backend:
-    return next(backend for backend in backends.values() if backend.language is language)
+    return next(backend for backend in backends.values() if language in backend.languages)
 
 
 def _item(
