@@ -614,7 +614,7 @@ def _options(item: Difference) -> Iterator[str]:
         if match is not None:
             del gone[option], new[match]
             renewed[option] = match
-            yield f"the define {_macro(option)[0]}: {_macro(option)[1]} -> {_macro(match)[1]}"
+            yield f"the {_macro(option)[0]}: {_macro(option)[1]} -> {_macro(match)[1]}"
     yield from (f"the option {one} is {'given less often' if one in right else 'gone'}" for one in gone)
     yield from (f"the option {one} is {'given more often' if one in left else 'new'}" for one in new)
     stayed = [renewed.get(option, option) for option in left]
@@ -629,6 +629,10 @@ def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def _macro(option: str) -> tuple[str, str]:
-    """The name and the value of a define; two empty texts for another option."""
+    """The name and the value of a define or a constant; two empty texts for another option."""
     match = _DEFINE.fullmatch(option)
-    return (match[1], "(no value)" if match[2] is None else match[2] or "(empty)") if match else ("", "")
+    if match is None:
+        return "", ""
+    if match[3]:
+        return f"specialization constant {match[3]}", match[4]
+    return f"define {match[1]}", "(no value)" if match[2] is None else match[2] or "(empty)"
