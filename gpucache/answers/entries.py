@@ -68,6 +68,8 @@ class CacheEntry(NamedTuple):
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
     uses_show: bool = True
     """Whether uses show in ``last_used_ns``: not where other users or other machines read."""
+    files: int = 1
+    """The number of its files."""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 

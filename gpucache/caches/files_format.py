@@ -89,6 +89,9 @@ class FilesFormat(Format[Files]):
     def whose(cls, path: Path) -> Whose:
         return cls.layout.whose(path)
 
+    def entry(self, item: Files) -> CacheEntry:
+        return super().entry(item)._replace(files=len(item.seen))
+
     def items(self, prefix: str) -> Iterator[Files]:
         nodes: list[Node] | None = None if prefix or not self.keeps_beside else []
 

@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field, flag, valued
+from gpucache.cli.parameters import Age, Count, EntryName, Size, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @valued(
     "--max-size", "S", Size(), "If the caches exceed this size, such as 2GiB, bring them down to 80 % of it."
 )
+@valued("--max-files", "N", Count(1), "If the caches have more files than N, bring them down to 80 % of it.")
 @valued(
     "--older-than",
     "A",
@@ -48,12 +49,13 @@ if TYPE_CHECKING:
     "Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
 @flag("--dry-run", "Show the entries that would be removed, and stop.")
-@flag("--yes -y", "Do not ask before --all, or before --max-size for caches of other systems.")
+@flag("--yes -y", "Do not ask before --all, or before a limit for caches of other systems.")
 @global_options
 def evict(
     url: str | None,
     cache: tuple[str, ...],
     max_size: int | None,
+    max_files: int | None,
     older_than: int | None,
     superseded: bool,
     stale: bool,
@@ -84,7 +86,7 @@ def evict(
     Exit 2 also means that a cache or an entry which was named, or the directory of --root or GPUCACHE_DIR,
     does not exist, so that a timer does not stay green over a mistyped one.
 
-    With several caches, --max-size limits their total. Least recently used, large and
+    With several caches, --max-size and --max-files limit their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
     removals follow their owner's rules and locks; files whose names are not the owner's are left alone.
     """
@@ -101,7 +103,7 @@ def evict(
     require_named(opened, cache)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(
-        max_size, older_than, superseded, stale, fields, program, target, everything, keep_binaries
+        max_size, max_files, older_than, superseded, stale, fields, program, target, everything, keep_binaries
     )
     heads = dry_run or given().json or given().whole or not everything
     eviction = plan_eviction(opened, asked, toolchains_for, time.time_ns(), heads=heads)
@@ -110,7 +112,7 @@ def evict(
     foreign = [cache for cache in opened.caches if cache not in opened.roots and url is None]
     if everything and not (dry_run or yes):
         _ask(eviction, is_store=url is not None)
-    elif max_size is not None and foreign and sys.stdin.isatty() and not (dry_run or yes):
+    elif asked.bounded and foreign and sys.stdin.isatty() and not (dry_run or yes):
         _ask(eviction)
     said, owns = list[str](), [Foreseen() for _ in eviction.plans]
     summary = Foreseen() if dry_run else EvictSummary()

@@ -23,7 +23,7 @@ from gpucache.engine.selection import Opened, matches_program, matches_target
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.model import Toolchain
-from gpucache.units import format_age, format_list, format_size
+from gpucache.units import format_age, format_count, format_list, format_size
 
 LOW_WATER = 0.8
 TYPICAL_NS = 200 * 10**6
@@ -34,15 +34,15 @@ ORDERED_TOGETHER = 4096
 """How many entries are kept at once to be removed in their order."""
 _RANK = struct.Struct(">??d8sqQ")
 """Whether an entry is refused and whether it fits below the mark, its value, the beginning and the hash
-of its key, its size in bytes."""
+of its key, its size in bytes or files."""
 
 
 _BY_USE = "--stale and --superseded"
 _LEFT_SHOWN = 5
 """How many of the things that stay in a cache are reported one by one."""
 NOTHING_ASKED = (
-    "no filter was given; add --max-size, --older-than, --superseded, --stale, --unlike, --program, "
-    "--target or --all"
+    "no filter was given; add --max-size, --max-files, --older-than, --superseded, --stale, --unlike, "
+    "--program, --target or --all"
 )
 
 
@@ -51,6 +51,7 @@ class Limits:
     """The options of ``evict``; a filter that is absent selects everything."""
 
     max_size_bytes: int | None = None
+    max_files: int | None = None
     older_than_ns: int | None = None
     superseded: bool = False
     stale: bool = False
@@ -76,8 +77,22 @@ class Limits:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is given: no filter, no size limit, and not everything."""
-        return not (self.filters or self.everything or self.keep_binaries or self.max_size_bytes is not None)
+        """Whether nothing is given: no filter, no limit, and not everything."""
+        return not (self.filters or self.everything or self.keep_binaries or self.bounded)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a size or a number of files is given that the caches are brought down to."""
+        return self.max_size_bytes is not None or self.max_files is not None
+
+    @property
+    def bound(self) -> int:
+        """That number, of bytes or files."""
+        return (self.max_files if self.max_size_bytes is None else self.max_size_bytes) or 0
+
+    def measure(self, entry: CacheEntry) -> int:
+        """What an entry counts towards the bound."""
+        return entry.files if self.max_size_bytes is None else entry.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +148,8 @@ def plan_each(
     """The same for several caches, in their order, each with its own limits."""
     found = _filtered(caches, now_ns, toolchains)
     for number, (one, (_, limits)) in enumerate(zip(found, caches, strict=True)):
-        if limits.max_size_bytes is not None:
-            [found[number]] = _to_low_water([one], limits.max_size_bytes, lambda entry: entry.last_used_ns)
+        if limits.bounded:
+            [found[number]] = _to_low_water([one], limits, lambda entry: entry.last_used_ns)
     return found
 
 
@@ -147,9 +162,11 @@ def plan_together(
     long as there is anything else to remove.
     """
     found = _filtered([(entries, limits) for entries in caches], now_ns, toolchains)
-    if limits.max_size_bytes is None:
+    if not limits.bounded:
         return found
-    return _to_low_water(found, limits.max_size_bytes, lambda entry: worth(entry, now_ns))
+    if limits.max_size_bytes is None:
+        return _to_low_water(found, limits, lambda entry: entry.last_used_ns)
+    return _to_low_water(found, limits, lambda entry: worth(entry, now_ns))
 
 
 def worth(entry: CacheEntry, now_ns: int) -> float:
@@ -185,6 +202,8 @@ def _filtered(
             rule = ALL
         elif not tests and limits.max_size_bytes is not None:
             rule = f"over {format_size(limits.max_size_bytes)}"
+        elif not tests and limits.max_files is not None:
+            rule = f"over {format_count(limits.max_files, 'file')}"
         elif not tests and limits.keep_binaries:
             rule = "--keep-binaries"
         unseen = (limits.stale or limits.superseded) and origins.seen > 0 and not origins.used_ns
@@ -226,7 +245,7 @@ def _tests(
 
 
 def _to_low_water(
-    plans: Sequence[EvictPlan], limit_bytes: int, value: Callable[[CacheEntry], float]
+    plans: Sequence[EvictPlan], limits: Limits, value: Callable[[CacheEntry], float]
 ) -> list[EvictPlan]:
     """The least valuable of the entries that some plans choose, as many as the low-water mark needs.
 
@@ -235,24 +254,24 @@ def _to_low_water(
     """
     total = 0
     ranks: list[bytes] = []
-    mark = limit_bytes * LOW_WATER
+    mark, size = limits.bound * LOW_WATER, limits.measure
     for one in plans:
         for entry in one.entries:
-            total += entry.size_bytes
+            total += size(entry)
             if one.chooses(entry):
-                ranks.append(_rank(entry, one.rule, value, mark))
+                ranks.append(_rank(entry, one.rule, value, size(entry), mark))
     last = b""
-    if total > limit_bytes:
+    if total > limits.bound:
         for rank in sorted(ranks):
             if total <= mark:
                 break
             last = rank
-            refused, *_, size_bytes = _RANK.unpack(rank)
-            total -= 0 if refused else size_bytes
+            refused, *_, freed = _RANK.unpack(rank)
+            total -= 0 if refused else freed
 
     def bounded(one: EvictPlan) -> EvictPlan:
         def order(entry: CacheEntry) -> bytes:
-            return _rank(entry, one.rule, value, mark)
+            return _rank(entry, one.rule, value, size(entry), mark)
 
         def chooses(entry: CacheEntry) -> bool:
             return one.chooses(entry) and order(entry) <= last
@@ -262,7 +281,9 @@ def _to_low_water(
     return [bounded(one) for one in plans]
 
 
-def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], mark: float) -> bytes:
+def _rank(
+    entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], size: int, mark: float
+) -> bytes:
     """A sort key for the order of removal: removable entries first, then those above the mark by themselves,
     then the least valuable, then by key; and the size.
 
@@ -270,8 +291,7 @@ def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], ma
     """
     refused = Removal(entry, rule).refused is not None
     key = entry.key
-    fits = entry.size_bytes <= mark
-    return _RANK.pack(refused, fits, max(value(entry), 0), key[:8].encode(), hash(key), entry.size_bytes)
+    return _RANK.pack(refused, size <= mark, max(value(entry), 0), key[:8].encode(), hash(key), size)
 
 
 Passed = Callable[[CacheEntry], object]
@@ -387,15 +407,17 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
     Raises UsageError for limits that do not go together, for a name that no entry has, and if nothing is
     given and a cache has no own limit.
     """
-    if asked.everything and (asked.filters or asked.max_size_bytes is not None):
+    if asked.max_size_bytes is not None and asked.max_files is not None:
+        raise UsageError("--max-size and --max-files are two runs; give one of them")
+    if asked.everything and (asked.filters or asked.bounded):
         raise UsageError("--all goes with no other filter; leave the other filters out")
-    if asked.keep_binaries and (asked.everything or asked.max_size_bytes is not None):
-        raise UsageError("--keep-binaries goes only with filters; leave --all and --max-size out")
+    if asked.keep_binaries and (asked.everything or asked.bounded):
+        raise UsageError("--keep-binaries goes only with filters; leave --all and limits out")
     limits = [_limits(asked, cache) for cache in opened.caches]
     every = [cache.entries(heads=heads) for cache in opened.caches]
     with opened.found_or_unread():
         _require_names(asked, every)
-    if asked.max_size_bytes is not None and len(every) > 1:
+    if asked.bounded and len(every) > 1:
         plans = plan_together(every, asked, now_ns, toolchains)
     else:
         plans = plan_each(list(zip(every, limits, strict=True)), now_ns, toolchains)

@@ -286,6 +286,15 @@ def test_a_limit_over_several_caches_bounds_their_sum() -> None:
     assert not any(_removed(one) for one in plan_together(_caches(), Limits(max_size_bytes=600), NOW_NS))
 
 
+def test_a_number_of_files_bounds_all_caches_together() -> None:
+    """The least recently used go, however large they are; an entry counts with all of its files."""
+    caches = [[entry._replace(files=10) for entry in one] for one in _caches()]
+    plans = plan_together(caches, Limits(max_files=50), NOW_NS)
+    assert [_removed(one) for one in plans] == [["a"], ["d"]]
+    assert {removal.rule for one in plans for removal in one.removals()} == {"over 50 files"}
+    assert not any(_removed(one) for one in plan_together(caches, Limits(max_files=60), NOW_NS))
+
+
 def test_filters_hold_over_several_caches() -> None:
     """Without a limit every chosen entry goes; with one only as many as needed."""
     old = Limits(older_than_ns=6 * DAY_NS)
