@@ -42,7 +42,6 @@ from gpucache.payload import PayloadKind, describe
 from gpucache.units import format_size, printable
 
 TABLE = "cache_v1"
-OLD_TABLE = "stockham_v1"
 CREATE = (
     "CREATE TABLE cache_v1 (  kernel_name TEXT NOT NULL,  arch TEXT NOT NULL,  hip_version INTEGER NOT NULL,"
     "  generator_sum BLOB NOT NULL,  code BLOB NOT NULL,  timestamp INTEGER NOT NULL,  PRIMARY KEY ("
@@ -94,10 +93,8 @@ class Table(Enum):
 
     OURS = "the table"
     ABSENT = "nothing at all"
-    OTHER = "tables of others"
-    OLD = "the table of a pre-release"
-    ODD = "something else of its name"
-    UNREAD = "the table, in an unsupported form"
+    OTHER = "tables of others, or one of a layout that is not read"
+    ODD = "something of its name that stops rocFFT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +103,7 @@ class Shape:
 
     table: Table
     detail: str = ""
+    """What it is instead of rocFFT's table, a sentence."""
     triggers: bool = False
     alone: bool = True
 
@@ -137,18 +135,21 @@ def read_shape(connection: sqlite3.Connection) -> Shape:
         return Shape(Table.OTHER, alone=False)
     alone = all(thing.own for thing in things)
     named = next((thing for thing in things if thing.name == TABLE), None)
+    if named is None and alone:
+        return Shape(Table.ABSENT)
     if named is None:
-        old = any(thing.name == OLD_TABLE for thing in things)
-        return Shape(Table.OLD if old else Table.ABSENT if alone else Table.OTHER, alone=alone)
+        added = f"it is another program's, to which rocFFT adds its table; {MOVE}"
+        return Shape(Table.OTHER, added, alone=False)
     if named.type != "table":
         return Shape(Table.ODD, f"a {named.type} is called {TABLE}", alone=alone)
     if unread := _unread(connection, named):
-        return Shape(Table.UNREAD, unread, alone=alone)
+        return Shape(Table.OTHER, f"{unread}, so its kernels are not shown", alone=alone)
     columns = {str(row[1]): str(row[2]).lower() for row in connection.execute(f"PRAGMA table_info({TABLE})")}
     if lacking := [name for name in COLUMNS if name not in columns]:
         return Shape(Table.ODD, f"its table {TABLE} has no column {lacking[0]}", alone=alone)
     if columns != COLUMNS or connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
-        return Shape(Table.UNREAD, f"its table {TABLE} has a layout of no known rocFFT", alone=alone)
+        unknown = f"its table {TABLE} has a layout of no known rocFFT, so its kernels are not shown"
+        return Shape(Table.OTHER, unknown, alone=alone)
     return Shape(Table.OURS, triggers=any(thing.type == "trigger" for thing in things), alone=alone)
 
 
@@ -474,21 +475,14 @@ def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
 
 
 def _misshapen(shape: Shape) -> Iterator[Problem]:
-    kind, detail = {
-        Table.OLD: (
-            _UNSUPPORTED,
-            f"it contains the table {OLD_TABLE} of a pre-release, which rocFFT ignores",
-        ),
-        Table.OTHER: (_UNSUPPORTED, f"it is another program's, to which rocFFT adds its table; {MOVE}"),
-        Table.ODD: (_CORRUPT, f"{words(shape.detail)}: {_DIES}"),
-        Table.UNREAD: (_UNSUPPORTED, f"{shape.detail}, so its kernels are not shown"),
-    }.get(shape.table, (_UNSUPPORTED, ""))
-    if not detail and shape.triggers:
-        kind, detail = _CORRUPT, "it contains triggers, which a store or removal would run"
-    elif not detail and shape.table is Table.OURS and not shape.alone:
-        detail = "it contains more than rocFFT's table; rocFFT reads it anyway"
-    if detail:
-        yield Problem(kind, detail)
+    if shape.table is Table.ODD:
+        yield Problem(_CORRUPT, f"{words(shape.detail)}: {_DIES}")
+    elif shape.table is Table.OTHER:
+        yield Problem(_UNSUPPORTED, shape.detail)
+    elif shape.triggers:
+        yield Problem(_CORRUPT, "it contains triggers, which a store or removal would run")
+    elif not shape.alone:
+        yield Problem(_UNSUPPORTED, "it contains more than rocFFT's table; rocFFT reads it anyway")
 
 
 def _faults(reader: Reader, shape: Shape) -> str:

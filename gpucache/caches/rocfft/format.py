@@ -11,7 +11,6 @@ nothing: such a row is as old as its file. A lookup is a select by kernel name, 
 colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -33,25 +32,18 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import Clock, Field, Format, Item, TextsAlike, compared
+from gpucache.caches.format import Clock, Field, Format, Item, TextsAlike
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
-from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
+from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
-from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
+from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.payload import describe
 
-FIELDS = {
-    "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
-    "arch": "the architecture, such as gfx90a; the part after a colon is not compared",
-    "hip_version": "the HIP version rocFFT was built with: 6.2.41133, or the integer 60241133",
-    "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
-}
-"""The fields that an explanation compares; omitted fields are not compared."""
 _ALIKE = 0.6
-_TABLES = (Table.OURS, Table.OLD, Table.ODD)
+_TABLES = (Table.OURS, Table.ODD)
 _BELONGS = (
     "the system database belongs to the installation; change it with the package that brought it, or name "
     "another in ROCFFT_RTC_SYS_CACHE_PATH"
@@ -92,7 +84,12 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     moving = Moving(
         "no rocFFT was seen to hit a row of another machine; copy the database with 'export rocfft'"
     )
-    wanted = FIELDS
+    wanted = {
+        "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
+        "arch": "the architecture, such as gfx90a; the part after a colon is not compared",
+        "hip_version": "the HIP version rocFFT was built with: 6.2.41133, or the integer 60241133",
+        "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
+    }
     compared = {
         "kernel_name": Field(8, TextsAlike(_ALIKE), _ALIKE),
         "arch": Field(4),
@@ -221,39 +218,22 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         ]
         return checked._replace(findings=tuple(marked))
 
-    def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        asked = self.asked({name: values for name, values in wanted.items() if name != "kernel_name"})
-        kernels = [{"kernel_name": text(one)} for one in wanted.get("kernel_name", ())]
-        if not (asked or kernels):
-            raise UsageError(f"no field is given; give one of {', '.join(FIELDS)}")
-        return (self._reach({**kernel, **asked}) for kernel in kernels or [{}])
-
-    def _reach(self, asked: Mapping[str, str]) -> Reach:
+    def answer(self, wanted: Wanted) -> Iterator[Reach] | None:
+        asked = ", ".join(self.asked(wanted).values())
         try:
             problems = self._problems() if self._reading() is None else iter(())
             if wrong := next((one for _, one in problems if one.kind and one.kind.wrong), None):
                 raise FormatError(f"{self.root}: {wrong.detail}")
-        except (UnreadableError, FormatError) as error:
-            verdict = Verdict.CORRUPT if isinstance(error, FormatError) else Verdict.NOT_CONSULTED
-            return Reach(self.name, ", ".join(asked.values()), verdict, str(error))
-        return compared(self, asked)
-
-    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        return {label: (value,) for label, value in entry.fields}
+        except UnreadableError as error:
+            return iter([Reach(self.name, asked, Verdict.NOT_CONSULTED, str(error))])
+        except FormatError as error:
+            return iter([Reach(self.name, asked, Verdict.CORRUPT, str(error))])
+        return super().answer(wanted)
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
         """The fields as a row has them; rocFFT looks up an architecture up to the first colon."""
-        asked = {name: text(values[0]) for name, values in wanted.items() if values}
-        if twice := next((name for name, values in wanted.items() if len(values) > 1), ""):
-            raise UsageError(f"rocfft looks a kernel up by one {twice}; give {twice} once")
-        if "arch" in asked:
-            asked["arch"] = asked["arch"].partition(":")[0]
-        if "hip_version" in asked:
-            asked["hip_version"] = database.format_hip(database.parse_hip(asked["hip_version"]))
-        total = asked["generator_sum"] = asked.get("generator_sum", "").lower()
-        if total and not re.fullmatch(r"[0-9a-f]{64}", total):
-            raise UsageError(f"{total[:80]!r} is not a generator sum; give SHA-256 as 64 hex digits")
-        return {name: value for name, value in asked.items() if value}
+        asked = super().asked(wanted).items()
+        return {label: value.partition(":")[0] if label == "arch" else value for label, value in asked}
 
     def _problems(self) -> Iterator[tuple[Path, Problem]]:
         try:

@@ -195,7 +195,6 @@ def test_the_journal_of_a_living_writer_is_not_told(tmp_path: Path) -> None:
         ("CREATE VIEW cache_v1 AS SELECT 1 AS kernel_name", "corrupt", "a view"),
         ("CREATE VIRTUAL TABLE cache_v1 USING fts5(kernel_name)", "unsupported", "virtual"),
         (CREATE + " WITHOUT ROWID", "unsupported", "row numbers"),
-        ("CREATE TABLE stockham_v1 (a)", "unsupported", "pre-release"),
         ("CREATE TABLE bookmarks (a)", "unsupported", "another program"),
     ],
 )

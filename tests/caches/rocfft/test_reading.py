@@ -260,12 +260,11 @@ def test_recognised_by_table_or_by_name(tmp_path: Path) -> None:
     (tmp_path / "junk.db").write_bytes(b"SQLite format 3\0" + b"junk" * 50)
     database(tmp_path / "mine.db", ROWS)
     database(tmp_path / "others.db", schema="CREATE TABLE t (a)")
-    database(tmp_path / "old.db", schema="CREATE TABLE stockham_v1 (a)")
     with closing(sqlite3.connect(tmp_path / "logged.db", isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute("CREATE TABLE cache_v1 (a)")
         found = sorted(path.name for path in tmp_path.iterdir() if SYSTEM.recognises(path))
-    assert found == ["logged.db", "mine.db", "old.db", "rocfft_kernel_cache_gfx90a.db"]
+    assert found == ["logged.db", "mine.db", "rocfft_kernel_cache_gfx90a.db"]
     assert not SYSTEM.recognises(tmp_path)
     assert not SYSTEM.recognises(tmp_path / "missing.db")
 
