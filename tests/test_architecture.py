@@ -143,7 +143,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},
-    # The program that begins run gets constants of the store.
+    # C gets constants of the store.
     "cli.generate": _CLI | {"store"},
     "__main__": frozenset({"cli"}),
 }

@@ -20,7 +20,7 @@ _WHERE = (
     "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
 )
 NOT_STARTED = 127
-_NOTABLE_NS = 5_000_000
+NOTABLE_NS = 5_000_000
 """How much longer than compiling hits may take without a word about it."""
 _NO_ROOM = (
     "if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with "
@@ -98,7 +98,7 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
     yield f"{format_duration(build_ns)} in builds"
     if plain_ns := saved_ns - ahead_ns:
         lost_ns = build_ns - plain_ns if hits == builds and not ahead_ns else 0
-        slower = f": {format_duration(lost_ns)} slower than compiling" if lost_ns >= _NOTABLE_NS else ""
+        slower = f": {format_duration(lost_ns)} slower than compiling" if lost_ns >= NOTABLE_NS else ""
         yield f"the hits took {format_duration(plain_ns)} to build{slower}"
     if ahead_ns:
         yield f"all kernels of the hits were built ahead in {format_duration(ahead_ns)}"

@@ -19,15 +19,19 @@ from pathlib import Path
 import click
 
 from gpucache.answers.document import record_name
-from gpucache.answers.run_lines import NOT_STARTED, unbuilt
+from gpucache.answers.run_lines import NOT_STARTED, NOTABLE_NS, unbuilt
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
 from gpucache.cli import completion, topics
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
 from gpucache.cli.topics import EXIT_CODES, WORDS
 from gpucache.cli.usage import EXAMPLES, Example
 from gpucache.errors import ExitCode
+from gpucache.host.file_stamps import FUNCTIONS_OF_FILES
 from gpucache.host.scratch import MARK
 from gpucache.manifest import FIELDS
+from gpucache.serve.command import PASSED_ON
+from gpucache.serve.environment import ROOM, ROOM_BYTES
+from gpucache.serve.listening import PATH_BYTES_CAP
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
 from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.tag import TAG_NAME, TAG_TEXT
@@ -67,14 +71,14 @@ def top_level(module: Path) -> Path:
 def files(top: Path) -> dict[Path, str]:
     """Every generated file with its text."""
     made = {top / "man" / name: text for name, text in pages().items()}
-    made[top / "gpucache/native/run_lines.h"] = _lines()
+    made[top / "gpucache/native/constants.h"] = _constants()
     for shell in completion.SHELLS:
         made[top / "completions" / _SCRIPTS[shell.name]] = completion.script(shell, gpucache)
     return made
 
 
-def _lines() -> str:
-    """The header with the texts that ``run`` writes without Python; 111 stands for their argument."""
+def _constants() -> str:
+    """The header with the facts that C shares with Python; 111 stands for a line's argument."""
     lines = {
         "UNSEEN": unbuilt(0, loaded=False),
         "UNSEEN_CODE": unbuilt(111, loaded=False),
@@ -84,10 +88,16 @@ def _lines() -> str:
         "BINARY": unbuilt(0, loaded=True, binaries=1),
         "BINARIES": unbuilt(0, loaded=True, binaries=111),
     }
-    texts = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
+    texts: dict[str, str | int] = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
     texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
-    values = {**texts, "JOURNAL_CAP": JOURNAL_CAP}
-    made = "".join(f"#define {name} {json.dumps(value)}\n" for name, value in values.items())
+    texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "SOCKET_CAP": PATH_BYTES_CAP}
+    texts |= {"ROOM": ROOM_BYTES, "NOTABLE_NS": NOTABLE_NS}
+    values = {name: json.dumps(value) for name, value in texts.items()}
+    values["PASSED_ON"] = ", ".join(PASSED_ON)
+    values["FUNCTIONS_OF_FILES"] = ", ".join(
+        f"{{\"{name}\", '{form}'}}" for name, form in FUNCTIONS_OF_FILES.items()
+    )
+    made = "".join(f"#define {name} {value}\n" for name, value in values.items())
     return f"/* Made by python -m gpucache.cli.generate. */\n{made}"
 
 

@@ -124,15 +124,11 @@ def _mount_of_root() -> int:
     return int(told[_MNT_ID_AT]) if told[0] & _STATX_MNT_ID else 0
 
 
-_OF_FILES = {
-    **dict.fromkeys(("open", "open64"), "open"),
-    **dict.fromkeys(("openat", "openat64"), "openat"),
-    **dict.fromkeys(("fopen", "fopen64"), "fopen"),
-    **dict.fromkeys(("stat", "stat64"), "stat"),
-    **dict.fromkeys(("__xstat", "__xstat64"), "xstat"),
-    "access": "access",
-}
-"""The functions by which compilers look for files, as in native/conditions.c, with the form of each."""
+FUNCTIONS_OF_FILES = {
+    "open": "o", "open64": "o", "openat": "a", "openat64": "a", "fopen": "f", "fopen64": "f",
+    "access": "e", "stat": "s", "stat64": "s", "__xstat": "x", "__xstat64": "x",
+}  # fmt: skip
+"""The functions by which compilers look for files, with a letter for the form of each."""
 _PATH = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -151,7 +147,7 @@ def replaced_functions() -> tuple[tuple[str, Any], ...]:
             or ctypes.cast(mine, ctypes.c_void_p).value != ctypes.cast(other, ctypes.c_void_p).value
         )
 
-    return tuple((form, getattr(used, name)) for name, form in _OF_FILES.items() if differs(name))
+    return tuple((form, getattr(used, name)) for name, form in FUNCTIONS_OF_FILES.items() if differs(name))
 
 
 def is_redirected(path: bytes) -> bool:
@@ -162,10 +158,10 @@ def is_redirected(path: bytes) -> bool:
     own = status and (status.st_dev, status.st_ino)
     for form, function in replaced_functions():
         found: tuple[int, int] | None = None
-        if form in ("open", "openat"):
-            opened = _opened(function(path, _PATH) if form == "open" else function(_AT_FDCWD, path, _PATH))
+        if form in "oa":
+            opened = _opened(function(path, _PATH) if form == "o" else function(_AT_FDCWD, path, _PATH))
             found = opened and (opened.st_dev, opened.st_ino)
-        elif form == "fopen":
+        elif form == "f":
             if status is not None and not stat.S_ISREG(status.st_mode):
                 continue  # it might wait for a writer
             function.restype = ctypes.c_void_p
@@ -173,11 +169,11 @@ def is_redirected(path: bytes) -> bool:
                 opened = os.fstat(ctypes.CDLL(None).fileno(ctypes.c_void_p(stream)))
                 ctypes.CDLL(None).fclose(ctypes.c_void_p(stream))
                 found = opened.st_dev, opened.st_ino
-        elif form == "access":
+        elif form == "e":
             found = (own or (0, 0)) if function(path, os.F_OK) == 0 else None
         else:
             told = (ctypes.c_uint64 * 32)()  # struct stat, which begins with the two numbers
-            failed = function(path, told) if form == "stat" else function(1, path, told)
+            failed = function(path, told) if form == "s" else function(1, path, told)
             found = None if failed else (told[0], told[1])
         if found != own:
             return True

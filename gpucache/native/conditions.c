@@ -18,6 +18,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "constants.h"
 #include "entries.h"
 
 #define CHUNK (1u << 20)
@@ -277,11 +278,10 @@ static int is_what_is_loaded(int fd, const char *path, const struct stat *status
 /* ---- preloaded libraries that redirect paths ---- */
 
 /* The functions by which compilers look for files, with the form of each. Where a preloaded library has replaced
-   one, it may give them other files than this one reads. gpucache/host/file_stamps.py has the same list. */
+   one, it may give them other files than this one reads. */
 static const struct {
     const char *name, form;
-} of_files[] = {{"open", 'o'},    {"open64", 'o'}, {"openat", 'a'},  {"openat64", 'a'}, {"fopen", 'f'}, {"fopen64", 'f'},
-                {"access", 'e'}, {"stat", 's'},   {"stat64", 's'},  {"__xstat", 'x'},  {"__xstat64", 'x'}};
+} of_files[] = {FUNCTIONS_OF_FILES};
 
 #define OF_FILES (sizeof of_files / sizeof *of_files)
 

@@ -33,13 +33,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run_lines.h"
+#include "constants.h"
 
 #define NOTES_CAP (8 << 20) /* what is read of the file next to the socket; Python reads more */
-#define SOCKET_CAP 100 /* bytes of the socket's path: gpucache/serve/listening.py */
-#define ROOM 4096      /* bytes for thread-local variables: gpucache/serve/environment.py */
-#define ROOM_NAME "glibc.rtld.optional_static_tls"
-#define NOTABLE_NS 5000000
 #define LAYER "libgpucache_opencl_layer.so"
 #define AUDIT "libgpucache_nvrtc_audit.so"
 
@@ -493,7 +489,7 @@ static void end_by(int number) {
 
 /* Run the command and end as it does; returns if Python has to do so, or to go on. */
 static void run(char **words, int is_quiet) {
-    static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    static const int passed_on[] = {PASSED_ON, SIGCHLD};
     sigset_t numbers, before;
     siginfo_t end = {0};
     char parent[PATH_MAX];

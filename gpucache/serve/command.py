@@ -26,7 +26,7 @@ Plain = tuple[int, int, str, bool, tuple[str, ...]]
 Adopted = tuple[int, int, int, str]
 """A command that ``native/run.c`` started in this process: its process, the descriptors of the socket and of
 the directory's lock, and the directory."""
-_PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
+PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _INTERRUPTS = ("SIGINT", "SIGTERM", "SIGHUP")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
@@ -122,7 +122,7 @@ def end_by(number: int) -> None:
 
 
 def _blocked() -> frozenset[int]:
-    return frozenset(int(getattr(signal, name)) for name in (*_PASSED_ON, "SIGCHLD"))
+    return frozenset(int(getattr(signal, name)) for name in (*PASSED_ON, "SIGCHLD"))
 
 
 def _told(error: Exception) -> str:

@@ -22,8 +22,8 @@ AUDIT = "LD_AUDIT"
 TUNABLES = "GLIBC_TUNABLES"
 OWN_TUNABLES = "GPUCACHE_RUN_TUNABLES"
 """The command's own value of ``TUNABLES``, if it has one."""
-_ROOM = "glibc.rtld.optional_static_tls"
-_ROOM_BYTES = 4096
+ROOM = "glibc.rtld.optional_static_tls"
+ROOM_BYTES = 4096
 """The spare room for thread-local variables of libraries that are loaded or preloaded.
 
 With an auditor glibc measures the room before it reads the program's libraries. jemalloc, tcmalloc, ASan and
@@ -75,9 +75,9 @@ def with_room(tunables: str) -> str:
     a text without a value is dropped, as glibc 2.39 and later would ignore all for it.
     """
     pairs = [pair.partition("=") for pair in tunables.split(":")]
-    room = max([_ROOM_BYTES, *(_bytes(value) for name, _, value in pairs if name == _ROOM)])
-    others = (f"{name}={value}" for name, sign, value in pairs if name and sign and name != _ROOM)
-    return ":".join((f"{_ROOM}={room}", *others))
+    room = max([ROOM_BYTES, *(_bytes(value) for name, _, value in pairs if name == ROOM)])
+    others = (f"{name}={value}" for name, sign, value in pairs if name and sign and name != ROOM)
+    return ":".join((f"{ROOM}={room}", *others))
 
 
 def _bytes(text: str) -> int:
