@@ -1,20 +1,29 @@
 """``gpucache push``: send entries of caches to a store elsewhere."""
 
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish, open_named, open_store, require_named
+from gpucache.caches.registry import ALL
+from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName, flag, valued
+from gpucache.cli.running import FOLLOWED
 from gpucache.cli.stores import refuse_stores, store_options
+from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
-from gpucache.errors import UsageError
+from gpucache.errors import RemoteError, UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
+    from gpucache.remote.push import Outcome
 
 
 @click.command(cls=VerbCommand)
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
 @flag("--sources", "Send entries that contain source text, too.")
 @flag("--shared", "Let other users, such as a web server's, read a directory that becomes a store.")
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
+@flag("--follow", "Go on sending entries as they are written, until an interrupt or SIGTERM.")
 @global_options
 def push(
     url: str,
@@ -38,6 +48,7 @@ def push(
     sources: bool,
     shared: bool,
     dry_run: bool,
+    follow: bool,
 ) -> None:
     """Send the sound entries that a store lacks, or those of WHAT (programs, targets, first digits of keys).
 
@@ -54,6 +65,10 @@ def push(
     Files of some systems contain paths of this machine or names of its programs; push reports that. Entries
     of gpucache itself contain the build options, with every -D value, and the paths of headers: the key is
     made of them, so they cannot be left out.
+
+    --follow is for a job that may be killed: what it adds to the caches is in the store within seconds. Until
+    the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends; the
+    summary counts the whole time. 'gpucache run --push URL' does this beside one command.
 
     An entry is reported as sent once the store was seen to have it. What evict and verify --repair remove is
     gone for readers at once; its files are marked, and removed by the first push, eviction or repair that
@@ -79,6 +94,8 @@ def push(
     from gpucache.settings import own_key_place
 
     refuse_stores(cache)
+    if follow and (what or dry_run):
+        raise UsageError("--follow sends what is written; leave WHAT and --dry-run out")
     opened = open_named(cache, systems=False)
     file = opened.settings.signing_key
     trusted = read_trusted(opened.settings.trusted_keys, file)
@@ -97,19 +114,21 @@ def push(
                 signing, made = signing_key(file, make=in_folder)
             if made:
                 given().say(f"gpucache: {MADE.format(own, signing.public.text)}")
-            selected = opened.select(what)
-            require_named(opened, cache)
-            for outcome in summary.of(
-                send(
-                    selected,
-                    store,
-                    key=signing,
-                    trusted=trusted,
-                    sources=sources,
-                    dry_run=dry_run,
-                    progress=bar.show,
-                )
-            ):
+            how = partial(
+                send,
+                store=store,
+                key=signing,
+                trusted=trusted,
+                sources=sources,
+                dry_run=dry_run,
+                progress=bar.show,
+            )
+            if follow:
+                outcomes = _followed(how, cache)
+            else:
+                outcomes = how(opened.select(what))
+                require_named(opened, cache)
+            for outcome in summary.of(outcomes):
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
                     told.append(outcome)
     except KeyboardInterrupt:
@@ -118,3 +137,44 @@ def push(
     summary.unread = opened.unread
     given().answer("push", told, summary, text.push(told, summary, whole=given().whole))
     finish(opened, summary.exit_code)
+
+
+_AGAIN_S = 15.0
+
+
+def _followed(send: "Callable[..., Iterator[Outcome]]", names: Sequence[str]) -> "Iterator[Outcome]":
+    """The outcomes of a push that goes on until this process is asked to end.
+
+    A store that fails once it has answered is tried again; raises RemoteError at the first try.
+    """
+    from gpucache.engine.follow import Following
+
+    end = threading.Event()
+    parent = int(os.environ.get(FOLLOWED, 0))
+
+    def ended() -> bool:
+        return end.is_set() or (parent != 0 and os.getppid() != parent)
+
+    found = open_everywhere() if ALL in names else open_named(names, systems=False).caches
+    caches = [cache for cache in found if not cache.moving.why_not]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
+    following, answered = Following(caches, ended), False
+    following.start()
+
+    def batches() -> "Iterator[object]":
+        nonlocal answered
+        answered = True
+        yield from following.batches()
+
+    while True:
+        try:
+            yield from send(following.unseen(), more=batches())
+        except RemoteError as error:
+            if not answered or ended():
+                raise
+            complain(f"gpucache: {error}; trying again")
+            following.forget()
+            end.wait(_AGAIN_S)
+        else:
+            return

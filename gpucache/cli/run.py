@@ -12,7 +12,8 @@ import click
 from gpucache.cli.globals import given, global_options, keep, leave
 from gpucache.cli.group import COMMAND_LINES
 from gpucache.cli.parameters import PathName, flag, require_writable, valued
-from gpucache.cli.running import Running, joined
+from gpucache.cli.running import Follower, Running, joined
+from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
 from gpucache.errors import GpucacheError, UsageError
@@ -47,9 +48,10 @@ without_nvrtc = flag(
     help="Keep the cache in FILE, which is written anew at the end if the cache has changed.",
 )  # fmt: skip
 @valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
+@valued("--push url", "URL", StoreName(), "Send what the command adds to any known cache, as it is written.")
 @without_nvrtc
 @global_options
-def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
+def run(learn: bool, report: Path | None, url: str | None, no_nvrtc: bool) -> None:
     """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
@@ -81,6 +83,10 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     that is killed leaves it as it was, and several at once add to it one after another. Only its directory
     has to exist.
 
+    With --push entries are sent within seconds, as 'gpucache push --cache all --follow' does, so that a
+    job that is killed loses the last of them at most. The end waits up to a minute until the rest is sent; a
+    store that cannot be reached changes neither the command nor its exit code.
+
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this
     process ends by the same one.
@@ -91,7 +97,7 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     command = named_command("run")
     if report is not None:
         require_writable(report)
-    running, misspelt = given().running, ""
+    running, misspelt, follower = given().running, "", None
     root = given().root
     try:
         settings = given().settings()
@@ -112,6 +118,7 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
             lambda told: say(f"gpucache: {told}"),
             nvrtc=not no_nvrtc,
         )
+        follower = Follower(url, root) if url else None
         running.run(given().environment() if not misspelt else os.environ)
     with ending_as(ended := running.ended):
         heed()
@@ -121,6 +128,8 @@ def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
         learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
         summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
         _tell(outcomes, summary, report, _written() if settings.folder is not None else ())
+        if follower and (why := follower.end()):
+            complain(f"gpucache: {why}")
 
 
 def named_command(verb: str) -> tuple[str, ...]:

@@ -28,6 +28,43 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 
+FOLLOWED = "GPUCACHE_FOLLOWED"
+"""The process with which a push that follows it ends."""
+_REST_S = 60.0
+"""How long the end of a command waits until its last entries are sent."""
+
+
+class Follower:
+    """A push beside a command, in a process of its own, which ends when this one does."""
+
+    def __init__(self, url: str, root: "str | None") -> None:
+        """Raises OSError."""
+        import subprocess
+        import sys
+
+        words = [sys.executable, "-m", "gpucache", *(("--root", root) if root else ()), "push", url]
+        self._process = subprocess.Popen(
+            [*words, "--cache", "all", "--follow"],
+            env={**os.environ, FOLLOWED: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            start_new_session=True,  # an interrupt at the terminal is for the command
+        )
+
+    def end(self) -> str:
+        """Have it send the rest; why that failed, or nothing."""
+        import subprocess
+
+        self._process.terminate()
+        try:
+            code = self._process.wait(_REST_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return f"not all entries were sent within {_REST_S:g} s; 'gpucache push' sends the rest"
+        return f"not all entries were sent (exit code {code})" if code else ""
+
+
 def starter() -> str:
     """The program in C that starts a plain command; empty if it is not built."""
     path = os.path.join(BUILT, "gpucache_run")

@@ -127,6 +127,8 @@ EXAMPLES = {
                 "gpucache run --learn -- python app.py"),
         Example("The cache of one program in one file beside it:",
                 "gpucache run --cache-file app.cache -- python app.py"),
+        Example("A job that may be preempted: what it compiles is in a store within seconds:",
+                "gpucache run --push s3://fleet/caches -- python train.py"),
         Example("The result of every build, as JSON:",
                 "gpucache run --report builds.json -- python app.py"),
     ),
@@ -156,6 +158,8 @@ EXAMPLES = {
         Example("Send the entries of every cache on this machine, signed:",
                 "gpucache push s3://fleet/caches --cache all --key ci.key"),
         Example("The entries of one program, as a plan:", "gpucache push store saxpy.cl --dry-run"),
+        Example("Beside a job: what it adds to any cache, within seconds:",
+                "gpucache push s3://fleet/caches --cache all --follow"),
     ),
     "pull": (
         Example("Fill this user's caches before a job starts:",

@@ -497,7 +497,7 @@ def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]
     try:
         from watchfiles._rust_notify import RustNotify
     except ImportError:
-        raise UsageError("--watch needs a library; install it with: pip install watchfiles") from None
+        raise UsageError("to watch caches needs a library; install it with: pip install watchfiles") from None
     try:
         watcher = RustNotify(list(roots), False, False, 300, recursive, True)
     except (OSError, RuntimeError) as error:

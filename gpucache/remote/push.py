@@ -7,6 +7,7 @@ catalogue. Must not know the kind of store, or which systems there are.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
@@ -57,11 +58,13 @@ def push(
     sources: bool,
     dry_run: bool,
     progress: Progress,
+    more: Iterable[Sequence[tuple[Cache, Iterable[CacheEntry]]]] = (),
 ) -> Iterator[Outcome]:
     """The outcome of each selected entry.
 
     Raises RemoteError if the store cannot be read or written.
-    ``sources`` sends entries that contain source text, too.
+    ``sources`` sends entries that contain source text, too. ``more`` are further selections, which may wait
+    for entries to be written: what came before each is safe in the store.
     """
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
     catalogue = read_catalogue(store, believed, objects=True)
@@ -74,25 +77,22 @@ def push(
         return
     stopped: BaseException | None = None
     sign(store)
-    wrote = bool(write_catalogue(store, catalogue.strays))
+    sending.wrote = bool(write_catalogue(store, catalogue.strays))
     try:
-        for name, created in store.create(sending.objects(selected), sending.files):
-            if not created:
-                sending.settle(store, name)
-            sending.arrived(name, created=created)
-            yield from sending.drain()
-            if len(sending.done) >= _AT_ONCE:
-                wrote = True
+        for some in chain([selected], more):
+            yield from sending.send(store, some)
+            if more and sending.done:
                 yield from sending.catalogued(store)
+                finish_catalogue(store, key.public.id)
+                store.finish()
     except (KeyboardInterrupt, RemoteError) as error:  # the sent entries are kept
         stopped = error
     yield from sending.drain()
     if sending.done:
-        wrote = True
         yield from sending.catalogued(store)
-    if wrote:
+    if sending.wrote:
         finish_catalogue(store, key.public.id)
-    if sweep(store, lambda: read_catalogue(store, believed).named) or wrote:
+    if sweep(store, lambda: read_catalogue(store, believed).named) or sending.wrote:
         store.finish()
     if stopped:
         raise stopped
@@ -131,6 +131,21 @@ class _Sending:
         """The objects under way as files for other programs."""
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
+        self.wrote = False
+        """Whether a catalogue was written."""
+
+    def send(
+        self, store: Objects, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]
+    ) -> Iterator[Outcome]:
+        """Send what the store lacks; the outcomes of entries that a catalogue names by then, or of none."""
+        for name, created in store.create(self.objects(selected), self.files):
+            if not created:
+                self.settle(store, name)
+            self.arrived(name, created=created)
+            yield from self.drain()
+            if len(self.done) >= _AT_ONCE:
+                yield from self.catalogued(store)
+        yield from self.drain()
 
     def drain(self) -> Iterator[Outcome]:
         """The outcomes so far, once."""
@@ -255,7 +270,7 @@ class _Sending:
 
     def catalogued(self, store: Objects) -> Iterator[Outcome]:
         """Name the entries that arrived in a catalogue; their outcomes, once the store has them for sure."""
-        done, self.done = self.done, []
+        done, self.done, self.wrote = self.done, [], True
         names = write_catalogue(store, (one.record for one in done))
         lost = lacking(store, (one.record for one in done), names)
         for sent in done:

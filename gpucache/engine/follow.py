@@ -1,0 +1,89 @@
+"""The entries of caches as programs write them, in batches, for a push that goes on beside a job.
+
+Owns the thread that watches. A batch is complete a second or two after its first entry; the last one has
+everything that was written before the end was asked for. Must not know where entries go.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from gpucache.answers.entries import CacheEntry
+from gpucache.caches.interface import Cache
+from gpucache.engine.inspect import watch
+from gpucache.engine.selection import Selected
+from gpucache.errors import GpucacheError
+
+_BATCH_S = 2.0
+_LOOK_S = 0.2
+_Seen = tuple[str, str, str, int, int]
+
+
+class Following:
+    """Watches caches from the beginning of the block until ``end``."""
+
+    def __init__(self, caches: Sequence[Cache], ended: Callable[[], bool]) -> None:
+        """The caches may not exist yet; ``ended`` is asked several times a second."""
+        self._caches = caches
+        self._ended = ended
+        self._written: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        self._seen: set[_Seen] = set()
+
+    def start(self) -> None:
+        """Begin; raises UsageError if the library is missing, or the system watches no more directories."""
+        threading.Thread(target=self._watch, daemon=True).start()
+        self._started.wait()
+        self._raise()
+
+    def _watch(self) -> None:
+        try:
+            for one in watch(lambda: self._caches, lambda _: self._started.set(), self._ended):
+                self._written.put(one)
+        except BaseException as error:
+            self._error = error
+        self._started.set()
+        self._written.put(None)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def unseen(self) -> Selected:
+        """Every entry of the caches that was not given before."""
+        return [(cache, self._new(cache, cache.scan())) for cache in self._caches]
+
+    def forget(self) -> None:
+        """Give every entry again: those given before may not have arrived."""
+        self._seen.clear()
+
+    def batches(self) -> Iterator[Selected]:
+        """The entries that are written from the beginning on."""
+        while not self._ended():
+            self._raise()
+            try:
+                self._written.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            until = time.monotonic() + _BATCH_S
+            while not self._ended() and (left := until - time.monotonic()) > 0:
+                time.sleep(min(left, _LOOK_S))
+            while not self._written.empty():
+                self._written.get()
+            yield self.unseen()
+        yield self.unseen()
+
+    def _new(self, cache: Cache, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
+        root = cache.location().root
+        found = iter(entries)
+        while True:
+            try:
+                one = next(found)
+            except (StopIteration, GpucacheError):  # a part that cannot be read hides nothing else
+                return
+            same = (cache.name, root, one.key, one.size_bytes, one.created_ns)
+            if one.damage is None and same not in self._seen:
+                self._seen.add(same)
+                yield one
