@@ -369,7 +369,7 @@ LINES: Mapping[str, int] = {
     "host": 1_050,
     "recording": 1_050,
     "kernels": 700,
-    "opencl": 600,
+    "opencl": 700,
     "probe": 550,
     "manifest": 450,
     "checks": 400,

@@ -57,6 +57,7 @@ def build_program(
     headers: Sequence[str | Path] = (),
     checks: str = "none",
     specialization_constants: "Mapping[int, Buffer] | None" = None,
+    reuse: bool = False,
 ) -> cl.Program:
     """A built ``pyopencl.Program``, from the cache if it has one.
 
@@ -70,6 +71,10 @@ def build_program(
     of exactly the size that the module declares, such as ``{3: numpy.uint32(64)}``. ``checks`` turns on the
     checks that kernels make with ``gpucache/check.h``: ``none``, ``sync`` or ``async``. Such kernels are
     launched by a ``CheckedQueue``. The directory of that header is searched if the source names it.
+
+    With ``reuse`` a request for what is built already in this context, by this function with ``reuse``, gives
+    the same program, which then has one build for all threads; not where the program has variables in global
+    memory, as its callers would share them. A context keeps its latest 128 such programs until it ends.
 
     After a miss the program is the compiler's own; a thread logs the reason and publishes the binary while
     the program goes on, and ``flush`` waits for it. After a hit it knows its source, its options and the
@@ -104,7 +109,7 @@ def build_program(
         searches_cwd=True,
         checks=mode,
     )
-    call = Call(context, source, given, request, devices)
+    call = Call(context, source, given, request, devices, reuse=reuse)
     program = built(process.stores(), request, call)
     if mode is Checks.NONE:
         return program

@@ -33,7 +33,16 @@ def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
     try:
         options = (*request.options, *as_pyopencl_reads(call.options), *_of_platform(call.context))
         request = request._replace(options=options)
-        return _answer(stores, [_prepare(stores, device, request) for device in call.devices], call)
+        prepared = [_prepare(stores, device, request) for device in call.devices]
+        if not call.reuse:
+            return _answer(stores, prepared, call)
+        from gpucache.opencl.reuse import reused
+
+        try:
+            return reused(call.context, prepared, lambda: _answer(stores, prepared, call))
+        except cl.Error:
+            call.failed = True  # the compiler's result, of this call or of the one that it waited for
+            raise
     except (CacheMissError, Warning):
         raise
     except Exception as error:
@@ -90,8 +99,11 @@ class Call:
         request: BuildRequest,
         devices: Sequence[Any] | None,
         cache_dir: str | None = None,
+        *,
+        reuse: bool = False,
     ) -> None:
         self.context = context
+        self.reuse = reuse
         self.source = source
         self.options = options
         self._request = request
