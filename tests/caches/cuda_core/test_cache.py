@@ -14,9 +14,9 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_core import CudaCore
 from gpucache.caches.registry import of_others
-from gpucache.errors import FormatError, UsageError
-from tests.caches.cuda_core.build import lay, opened, place, temporary
-from tests.caches.opened import HOUR_NS, PTX, kinds, only
+from gpucache.errors import UsageError
+from tests.caches.cuda_core.build import lay, opened, place
+from tests.caches.opened import PTX, kinds, only
 
 SYSTEM = of_others("cuda.core")
 
@@ -30,14 +30,6 @@ def test_without_any_variable_the_users_record_decides() -> None:
     assert [one.decided_by for one in SYSTEM.locations({})] in ([], ["the user's record"])
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_an_entry_that_others_may_write_is_untrusted(mode: int, tmp_path: Path) -> None:
-    """Whatever it holds now."""
-    place(tmp_path, b"key", PTX).chmod(mode)
-    cache = opened(tmp_path)
-    assert kinds(cache.check(only(cache))) == [FindingKind.UNTRUSTED]
-
-
 @pytest.mark.parametrize("folder", [".", "entries", "tmp", "entries/2c"])
 def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path) -> None:
     """They could put any binary there."""
@@ -49,41 +41,12 @@ def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path
     assert kinds(checked) == [FindingKind.UNTRUSTED] and checked.entry == str(tmp_path / folder)
 
 
-@pytest.mark.parametrize("parts", [("entries",), ("entries", "ab"), ("tmp",)])
-def test_a_link_in_the_place_of_a_folder_is_found_and_not_followed(
-    parts: tuple[str, ...], tmp_path: Path
-) -> None:
-    """Entries behind a link to a directory are neither listed nor removed."""
-    root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
-    lay(elsewhere, "ab", "0" * 62, PTX)
-    temporary(elsewhere, "entry-0ld_one_", 2 * HOUR_NS, _NOW)
-    link = root.joinpath(*parts)
-    link.parent.mkdir(parents=True)
-    link.symlink_to(elsewhere.joinpath(*parts))
-    cache = opened(root, _NOW)
-    [checked] = cache.leftovers()
-    assert not list(cache.scan()) and kinds(checked) == [FindingKind.UNTRUSTED]
-    assert not cache.repair(checked, None).findings[0].repaired and link.is_symlink()
-
-
 def _pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
 def _folder(path: Path) -> None:
     path.mkdir()
-
-
-def test_a_pipe_in_the_place_of_an_entry_is_found_without_waiting(tmp_path: Path) -> None:
-    """A program that reads it waits for ever."""
-    path = place(tmp_path, b"key", PTX)
-    path.unlink()
-    _pipe(path)
-    cache = opened(tmp_path)
-    entry = only(cache)
-    assert kinds(cache.check(entry)) == [FindingKind.UNTRUSTED] and entry.damage
-    with pytest.raises(FormatError):
-        cache.extract(entry)
 
 
 def test_without_a_key_the_answer_is_that_keys_are_opaque(tmp_path: Path) -> None:
@@ -115,21 +78,6 @@ def test_other_folders_are_not_recognised(parts: tuple[str, ...], tmp_path: Path
     for part in parts:
         (tmp_path / part).mkdir()
     assert not SYSTEM.recognises(tmp_path)
-
-
-@pytest.mark.parametrize("folders", [("tmp", "photos"), ("tmp", "entries/letters", "photos")])
-def test_the_folder_of_something_else_is_one_finding(folders: tuple[str, ...], tmp_path: Path) -> None:
-    """A home with a tmp of its own is told once to be no cache, and nothing in it is listed or removed."""
-    for folder in folders:
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "mine").write_bytes(b"")
-    temporary(tmp_path, "mine", 2 * HOUR_NS, _NOW)
-    cache = opened(tmp_path, _NOW)
-    [checked] = cache.leftovers()
-    assert "has the layout of no known version of cuda.core" in checked.findings[0].detail
-    assert not list(cache.scan())
-    assert not cache.repair(checked, None).findings[0].repaired
-    assert len([path for path in tmp_path.rglob("mine") if path.is_file()]) == len(folders)
 
 
 @given(files=st.lists(st.tuples(_NAMES, _NAMES, _PAYLOADS), max_size=6))

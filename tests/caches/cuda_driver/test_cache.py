@@ -1,7 +1,6 @@
 """The driver's cache as one opaque entry: what is reported about it, and how it is emptied."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +14,6 @@ from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_driver import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
 from gpucache.engine.evict import Limits, plan_evict, run_evict
-from gpucache.errors import FormatError
 from tests.caches.cuda_driver.build import NOW, OLD, SECOND_NS, binary, file, opened, told, tree
 from tests.caches.opened import HOUR_NS, kinds, only
 
@@ -176,14 +174,6 @@ def test_folders_of_any_depth_end_the_walk(tmp_path: Path) -> None:
     assert dict(only(cache).fields)["files"] == "4"
 
 
-def test_an_opaque_entry_is_not_extracted(tmp_path: Path) -> None:
-    """Its report says why."""
-    cache = opened(tree(tmp_path / "jit"))
-    with pytest.raises(FormatError, match="opaque"):
-        cache.extract(only(cache))
-    assert "opaque" in cache.report(only(cache)).key_fields[0].value
-
-
 @pytest.mark.parametrize(("enabled", "verdict"), [(True, Verdict.OPAQUE_KEY), (False, Verdict.NOT_CONSULTED)])
 def test_no_key_is_explained(enabled: bool, verdict: Verdict, tmp_path: Path) -> None:
     """They are opaque, or not asked for."""
@@ -199,20 +189,6 @@ def _home(root: Path) -> None:
 def _home_with_an_index(root: Path) -> None:
     file(root, "index")
     file(root, "photos/1.jpg")
-
-
-@pytest.mark.parametrize("make", [_home, _home_with_an_index])
-def test_the_folder_of_something_else_is_never_emptied(make: Callable[[Path], None], tmp_path: Path) -> None:
-    """One sentence says what it is not, and nothing in it is judged or removed."""
-    make(tmp_path / "home")
-    (tmp_path / "home" / "link").symlink_to("/")
-    cache = opened(tmp_path / "home", limit=10)
-    [checked] = cache.leftovers()
-    assert "not a cache of the CUDA driver" in checked.findings[0].detail
-    assert not cache.check(only(cache)).findings and not only(cache).damage
-    kept = cache.remove(only(cache), "--all")
-    assert kept is not None and "not a cache of the CUDA driver" in kept.reason
-    assert len([path for path in (tmp_path / "home").rglob("*") if path.is_file()]) == 2
 
 
 def _remove(root: Path, clock: int = NOW) -> Kept | None:
@@ -302,15 +278,6 @@ def _add(root: Path) -> None:
 
 def _change(root: Path) -> None:
     file(root, "index", 9)
-
-
-@pytest.mark.parametrize("change", [_add, _change])
-def test_what_changed_since_the_scan_stays(change: Callable[[Path], None], tmp_path: Path) -> None:
-    """Nobody planned to remove that."""
-    cache = opened(tree(tmp_path / "jit"))
-    entry = only(cache)
-    change(tmp_path / "jit")
-    assert cache.remove(entry, "--all") == Kept() and list(cache.scan())
 
 
 def test_what_is_written_while_it_is_emptied_stays(tmp_path: Path) -> None:

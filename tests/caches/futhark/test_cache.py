@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.answers.verify import Checked
 from gpucache.caches.registry import of_others
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.errors import FormatError
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
 from tests.caches.opened import kinds
 
@@ -100,24 +100,11 @@ def test_a_file_that_is_named_is_an_entry_whatever_is_in_it(tmp_path: Path) -> N
             ask(entry)
 
 
-def test_a_place_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    """A cache that was not made yet has no entries and no leftovers."""
-    cache = open_cache(tmp_path / "no" / "foo.cache")
-    assert ([*cache.scan()], [*cache.leftovers()], cache.find("ab")) == ([], [], [])
-
-
 def test_a_missing_folder_is_a_problem_of_the_place(tmp_path: Path) -> None:
     """Futhark does not make it, and writes nothing."""
     (problem,) = open_cache(tmp_path / "no" / "foo.cache").location().problems
     assert "does not exist" in problem
     assert str(tmp_path / "no") in problem
-
-
-def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
-    """A path below a file is refused, naming what to do."""
-    _write(tmp_path / "file", b"")
-    with pytest.raises(CacheUnusableError, match="name"):
-        list(open_cache(tmp_path / "file" / "foo.cache").scan())
 
 
 @pytest.mark.parametrize(
@@ -148,18 +135,6 @@ def test_damage_is_told_and_removed_where_the_file_is_futharks(
     assert file.exists() is not repaired
     if not repaired:
         assert "left alone" in finding.detail and cache.remove(entry, "test") is not None and file.exists()
-
-
-def test_a_link_is_untrusted(file: Path) -> None:
-    """It is not followed, a dangling one neither."""
-    link = file.parent / "link.cache"
-    link.symlink_to(file)
-    assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
-    kept = open_cache(link).remove(only_entry(link), "--all")
-    assert kept is not None and "is a link" in kept.reason and link.is_symlink()
-    assert "begin" not in f"{kept.reason} {only_entry(link).damage}"
-    file.unlink()
-    assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
 
 
 def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
@@ -195,17 +170,6 @@ def test_a_payload_that_nobody_knows_comes_out(file: Path) -> None:
     _write(file, file_bytes(payload=PTX[:-2]))
     with pytest.raises(FormatError, match="broken"):
         open_cache(file).extract(only_entry(file))
-
-
-def test_a_damaged_file_that_changed_is_left_to_its_program(file: Path) -> None:
-    """A repair does not undo what a program wrote since."""
-    _write(file, file_bytes()[:60])
-    cache, entry = open_cache(file), only_entry(file)
-    checked = cache.check(entry)
-    _write(file, file_bytes())
-    (finding,) = cache.repair(checked, entry).findings
-    assert (finding.repaired, "changed since" in finding.detail) == (False, True)
-    assert file.exists()
 
 
 def test_a_sound_file_is_left_by_repair(file: Path) -> None:

@@ -1,7 +1,6 @@
 """The findings of verify in PoCL's programs, and their repair."""
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,55 +104,6 @@ def test_a_jit_object_is_checked_like_a_library(tmp_path: Path) -> None:
     assert [one.kind for one in _check(tmp_path).findings] == [FindingKind.MISLABELLED]
 
 
-def _group_writable(folder: Path) -> None:
-    _kernel(folder).chmod(0o720)
-
-
-def _link_of_kernel(folder: Path) -> None:
-    _kernel(folder).rename(folder.parent / "moved.so")
-    _kernel(folder).symlink_to(folder.parent / "moved.so")
-
-
-def _open_folder(folder: Path) -> None:
-    folder.chmod(0o777)
-
-
-@pytest.mark.parametrize("change", [_group_writable, _link_of_kernel, _open_folder])
-def test_what_others_could_have_put_there_is_untrusted(
-    tmp_path: Path, change: Callable[[Path], None]
-) -> None:
-    """PoCL runs what is there, so files that others may write and links are wrong."""
-    change(build.program(tmp_path))
-    assert {one.kind for one in _check(tmp_path).findings} == {FindingKind.UNTRUSTED}
-
-
-def test_a_link_is_removed_and_what_it_names_stays(tmp_path: Path) -> None:
-    """A repair takes the link away alone."""
-    outside = tmp_path / "outside.so"
-    outside.write_bytes(library())
-    root = tmp_path / "root"
-    kernel = _kernel(build.program(root))
-    kernel.unlink()
-    kernel.symlink_to(outside)
-    [finding] = _repair(root).findings
-    assert finding.repaired
-    assert not kernel.is_symlink()
-    assert outside.read_bytes() == library()
-
-
-def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
-    """A kernel's directory that is a link is reported, and nothing behind it is read or removed."""
-    outside = tmp_path / "outside" / build.SMALL
-    outside.mkdir(parents=True)
-    (outside / "vecadd.so").write_bytes(b"garbage")
-    root = tmp_path / "root"
-    folder = build.program(root, kernels=[])
-    (folder / "vecadd").symlink_to(outside.parent)
-    assert [one.kind for one in _check(root).findings] == [FindingKind.UNTRUSTED]
-    _repair(root)
-    assert (outside / "vecadd.so").exists()
-
-
 def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
     """A directory of a name that bitcode does not define is asked for by nobody."""
     folder = build.program(tmp_path, kernels=["vecadd", "rev"])
@@ -181,17 +131,6 @@ def test_a_library_that_the_loader_takes_is_sound(tmp_path: Path) -> None:
     assert _check(tmp_path).findings == ()
 
 
-def test_strange_files_are_told_and_left(tmp_path: Path) -> None:
-    """A file that PoCL does not write is a leftover, and a repair keeps it."""
-    folder = build.program(tmp_path)
-    stray = folder / "vecadd" / "notes.txt"
-    stray.write_text("mine")
-    [finding] = _repair(tmp_path).findings
-    assert (finding.kind, finding.repaired) == (FindingKind.LEFTOVER, False)
-    assert "vecadd/notes.txt" in finding.detail
-    assert stray.exists()
-
-
 @pytest.mark.parametrize("name", ["program.bc_a1B2c3.temp", f"vecadd/{build.SMALL}/vecadd.so.o"])
 def test_files_of_the_compiler_are_leftovers_once_they_are_old(tmp_path: Path, name: str) -> None:
     """Temporary and intermediate files are left alone while young, and removed when older than 10 minutes."""
@@ -204,14 +143,3 @@ def test_files_of_the_compiler_are_leftovers_once_they_are_old(tmp_path: Path, n
     [finding] = _repair(tmp_path).findings
     assert (finding.kind, finding.repaired) == (FindingKind.LEFTOVER, True)
     assert not (folder / name).exists()
-
-
-def test_asking_twice_finds_it_done(tmp_path: Path) -> None:
-    """A repair of what another repair already removed reports it as gone."""
-    folder = build.program(tmp_path)
-    (folder / "program.bc").write_bytes(b"")
-    cache = build.cache(tmp_path)
-    [entry] = cache.scan()
-    checked = cache.check(entry)
-    assert cache.repair(checked, entry).findings[0].repaired
-    assert cache.repair(checked, entry).findings[0].repaired

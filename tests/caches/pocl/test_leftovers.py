@@ -170,29 +170,3 @@ def test_strangers_are_named_and_left(tmp_path: Path) -> None:
     assert "and 6 more" in detail
     assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
     assert (folder / "thesis.tex").exists()
-
-
-def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
-    """A home is reported once to be no cache, and nothing in it is named, advised on or removed."""
-    for name in ("AI", "photos", "tempdir_mine", "tempfile_abcdef"):
-        (tmp_path / name).mkdir()
-    build.age(tmp_path, _OLD)
-    [(kind, detail)] = _left(tmp_path).values()
-    assert kind is FindingKind.UNSUPPORTED
-    assert detail.startswith(f"{tmp_path} has the layout of no known version of PoCL, so nothing in it")
-    assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
-    assert len(list(tmp_path.iterdir())) == 4
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_linked_folders_of_programs_are_untrusted(tmp_path: Path, depth: int) -> None:
-    """PoCL would follow the link and run what it finds; here nothing behind it is an entry."""
-    real = build.program(tmp_path / "elsewhere")
-    link = build.folder_of(tmp_path / "root")
-    place, target = (link.parent, real.parent) if depth == 1 else (link, real)
-    place.parent.mkdir(parents=True)
-    place.symlink_to(target)
-    assert list(build.cache(tmp_path / "root").scan()) == []
-    assert [kind for kind, _ in _left(tmp_path / "root").values()] == [FindingKind.UNTRUSTED]
-    _repair(tmp_path / "root")
-    assert (real / "program.bc").exists()

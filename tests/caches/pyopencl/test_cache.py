@@ -202,19 +202,6 @@ def test_any_files_are_looked_at(source: bytes, data: bytes, told: bytes) -> Non
             cache.report(entry)
 
 
-def test_a_link_in_place_of_an_entry(root: Path, key: str, tmp_path: Path) -> None:
-    """A link with an entry's name is not an entry; it is found next to them and taken away by a repair."""
-    write(tmp_path / "elsewhere", key)
-    (root / key).symlink_to(tmp_path / "elsewhere" / key)
-    cache = opened(root)
-    assert list(cache.scan()) == []
-    (checked,) = cache.leftovers()
-    assert checked.findings[0].kind is FindingKind.UNTRUSTED
-    assert cache.repair(checked, None).findings[0].repaired
-    assert not (root / key).is_symlink()
-    assert (tmp_path / "elsewhere" / key / "info").exists()
-
-
 def test_a_file_in_place_of_an_entry(root: Path, key: str) -> None:
     """A file with an entry's name stops every program that builds it; a repair takes it away."""
     (root / key).write_bytes(b"")

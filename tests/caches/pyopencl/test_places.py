@@ -1,14 +1,11 @@
 """Where PyOpenCL's caches are, and how they are recognised."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from gpucache.answers.entries import Location
 from gpucache.caches.pyopencl import locations
 from gpucache.caches.registry import of_others
-from gpucache.errors import CacheUnusableError
 from tests.caches.pyopencl.build import opened, write
 
 SYSTEM = of_others("pyopencl")
@@ -31,20 +28,6 @@ def test_the_folder_of_all_pythons(environ: dict[str, str], platform: str, expec
     assert (place.as_posix(), decided_by) == expected
 
 
-def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
-    """A directory with nothing of PyOpenCL's is reported once, and nothing in it is removed."""
-    (tmp_path / "home" / "photos").mkdir(parents=True)
-    (tmp_path / "home" / "lock").write_bytes(b"")
-    os.utime(tmp_path / "home" / "lock", (1, 1))
-    cache = opened(tmp_path / "home")
-    (checked,) = cache.leftovers()
-    assert "has the layout of no known version of PyOpenCL" in checked.findings[0].detail
-    assert "remove" not in checked.findings[0].detail
-    assert not cache.repair(checked, None).findings[0].repaired
-    assert (tmp_path / "home" / "lock").exists()
-    assert list(cache.scan()) == []
-
-
 def test_each_python_has_a_location(root: Path) -> None:
     """This Python's directory comes first, then the newest; what is no such directory has none."""
     for name in ("3.9.18.final.0", "3.20.0.candidate.1", "3.10.2.final.0"):
@@ -55,14 +38,6 @@ def test_each_python_has_a_location(root: Path) -> None:
     own = f"Python {locations.own_python()}"
     assert [one.role for one in found] == [own, "Python 3.20.0rc1", "Python 3.10.2", "Python 3.9.18"]
     assert found[0].root == str(root)
-
-
-def test_no_folder_yet(tmp_path: Path) -> None:
-    """Where no Python has a directory, the directory of all is the location and has no entries."""
-    (location,) = SYSTEM.locations({"XDG_CACHE_HOME": str(tmp_path)})
-    cache = SYSTEM.open(location)
-    assert (location.root, location.role) == (str(tmp_path / "pyopencl"), "")
-    assert (list(cache.scan()), list(cache.leftovers()), cache.find("0123")) == ([], [], [])
 
 
 def test_what_is_recognised(root: Path, key: str, tmp_path: Path) -> None:
@@ -97,14 +72,6 @@ def test_an_empty_folder_of_another_python_goes(root: Path, key: str) -> None:
     assert [cache.remove(entry, "test") for entry in cache.scan()] == [None]
     assert len(cache.finish_removals()) == 1
     assert [path.name for path in root.parent.iterdir()] == [root.name]
-
-
-@pytest.mark.parametrize("text", ["file", "a\0b"])
-def test_a_place_that_is_no_folder(tmp_path: Path, text: str) -> None:
-    """A file, or what cannot be a path, is not a cache to open."""
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(CacheUnusableError):
-        SYSTEM.open(Location("pyopencl", str(tmp_path / text), "--cache", enabled=True))
 
 
 def test_isolation_says_what_else_moves() -> None:

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpucache.answers.entries import FindingKind
-from gpucache.answers.evict import Kept
 from gpucache.caches import files
 from gpucache.caches.pyopencl import entries
 from gpucache.caches.pyopencl.locations import LOCK
@@ -26,18 +25,6 @@ def _locked(root: Path, age_s: int) -> Path:
     then = time.time() - age_s
     os.utime(lock, (then, then))
     return lock
-
-
-@pytest.mark.parametrize("name", ["binary", "info"])
-def test_an_entry_that_changed_stays(root: Path, key: str, name: str) -> None:
-    """An entry that was written again since the scan is not removed."""
-    folder = write(root, key)
-    cache = opened(root)
-    entry = only(cache)
-    (folder / name).write_bytes((folder / name).read_bytes() + b"more")
-    assert cache.remove(entry, "test") == Kept()
-    assert sorted(path.name for path in folder.iterdir()) == ["binary", "info", "source.cl"]
-    assert not (root / LOCK).exists()
 
 
 def test_a_held_lock_keeps_an_entry(root: Path, key: str) -> None:
@@ -152,16 +139,6 @@ def test_sound_entries_are_checked_while_the_lock_is_held(root: Path, key: str) 
     cache = opened(root)
     checked = cache.check(only(cache))
     assert (checked.findings, checked.notes, checked.counts) == ((), (), True)
-
-
-def test_what_changed_since_the_scan_is_no_finding(root: Path, key: str) -> None:
-    """An entry that is written while it is checked is to be checked again."""
-    folder = write(root, key)
-    cache = opened(root)
-    entry = only(cache)
-    (folder / "binary").write_bytes(b"")
-    checked = cache.check(entry)
-    assert (checked.findings, checked.counts) == ((), False)
 
 
 def test_a_broken_entry_is_repaired_by_its_removal(root: Path, key: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.evict import Kept
 from gpucache.caches.sycl.format import murmur64a
 from gpucache.engine.staleness import UNUSED_NS, Origins
 from gpucache.errors import FormatError
@@ -322,14 +321,6 @@ def test_a_removal_under_an_old_lock_names_what_frees_it(root: Path) -> None:
     lock(put(root) / "0.lock")
     kept = opened(root).remove(_only(root), "--all")
     assert kept is not None and f"'gpucache verify --repair --cache sycl:{root}'" in kept.reason
-
-
-def test_an_entry_that_was_written_anew_stays(root: Path) -> None:
-    """Also where a copy of it was added."""
-    folder = put(root)
-    cache, entry = opened(root), _only(root)
-    copy(folder, 0, 1)
-    assert cache.remove(entry, "--all") == Kept()
 
 
 def test_what_is_numbered_as_libsycls_files_stays(root: Path) -> None:
