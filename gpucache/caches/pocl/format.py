@@ -219,24 +219,21 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether a kernel was compiled for a local size: all that PoCL stores of a program's inputs."""
-        asked, launches = self.asked(wanted), wanted.get("local-size", ()) or (b"",)
-        for kernel in map(_text, wanted.get("kernel", ())):
-            for size in map(_local_size, launches):
-                launch = {"local size": f"{kernel} {size}"} if size else {}
-                found = compared(self, {**asked, "kernel": kernel, **launch})
-                if found.hit and not size:
-                    told = f"{found.detail}; give local-size=SIZE to ask for a launch"
-                    found = replace(found, verdict=Verdict.NOT_RECORDED, detail=told)
-                yield found
-
-    def asked(self, wanted: Wanted) -> Mapping[str, str]:
-        versions = [re.sub("LLVM ?", "", _text(one)) for one in wanted.get("llvm", ())]
-        if not all(map(_text, wanted.get("kernel") or (b"",))) or len(versions) > 1:
+        kernels, versions = wanted.get("kernel", ()), wanted.get("llvm", ())
+        if not kernels or not all(kernels) or len(versions) > 1:
             raise UsageError(
                 "PoCL does not store a program's inputs, so ask for a kernel by name, and for one LLVM: "
                 "'gpucache inspect --cache pocl --why --want kernel=NAME'"
             )
-        return dict(zip(("LLVM",), versions, strict=False))
+        for kernel in map(printable, kernels):
+            for size in map(printable, wanted.get("local-size", ()) or (b"",)):
+                launch = {"local size": f"{kernel} {size}"} if size else {}
+                llvm = {"LLVM": printable(versions[0])} if versions else {}
+                found = compared(self, {**llvm, "kernel": kernel, **launch})
+                if found.hit and not size:
+                    told = f"{found.detail}; give local-size=SIZE to ask for a launch"
+                    found = replace(found, verdict=Verdict.NOT_RECORDED, detail=told)
+                yield found
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
         found = Program.of(cast("Files", entry.handle))
@@ -383,18 +380,6 @@ class Pocl(PoclPlaces, FilesFormat):
                 return not _delete(top, name)
             top.unlink(name)
             return True
-
-
-def _text(raw: bytes) -> str:
-    return printable(raw.decode("utf-8", "surrogateescape").strip())
-
-
-def _local_size(raw: bytes) -> str:
-    """A local size in the form in which an entry has it; raises UsageError."""
-    extents = _text(raw).split("x") if raw else []
-    if not all(one.isdecimal() and len(one) < 10 for one in extents) or len(extents) > 3:
-        raise UsageError(f"{_text(raw)!r} is not a local size; write it as 64x1x1")
-    return "x".join(str(int(one)) for one in (*extents, "1", "1")[:3]) if extents else ""
 
 
 def _holds_program(top: Folder, pair: str) -> bool:

@@ -10,7 +10,6 @@ PyOpenCL is found, never imported. Must not change anything.
 
 import hashlib
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -44,8 +43,8 @@ LABELS = (
 )  # fmt: skip
 FIELDS: Mapping[str, str] = {
     "source": "the OpenCL C text that the program builds, as it gives it to PyOpenCL",
-    "options": "a build option as the program gives it, repeated in its order, or all of them in one text; "
-    "PyOpenCL's own options are added",
+    "options": "build options as the program gives them, in one text or repeated in their order; PyOpenCL's "
+    "own options are added",
     "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; "
     "all as OpenCL reports them",
     "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one installed with gpucache",
@@ -182,19 +181,12 @@ def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Q
     version = (_text(named) if named is not None else _installed_version()) if devices else ""
     return Question(
         source=source,
-        options=_split(tuple(map(_text, wanted.get("options", ())))),
+        options=tuple(part for one in wanted.get("options", ()) for part in _text(one).split(" ")),
         devices=devices,
         version=version_numbers(version) if version else (),
         environ=environ,
         folder=folder if place is None else folder / _text(place),
     )
-
-
-def _split(given: Options) -> Options:
-    """The options of a program; a single text is split as a shell would."""
-    with suppress(ValueError):  # an open quote
-        return tuple(shlex.split(given[0])) if len(given) == 1 else given
-    return given
 
 
 def _devices(given: Options) -> tuple[DeviceIdentity, ...]:
