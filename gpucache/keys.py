@@ -124,7 +124,7 @@ def cache_key(fields: Iterable[KeyField]) -> CacheKey:
 
 @lru_cache(maxsize=4096)
 def _framed(texts: tuple[str, ...]) -> bytes:
-    """Texts with their lengths; cached, as most fields are the same for other programs."""
+    """Texts with their lengths; cached, as programs share most fields."""
     parts = [
         text.encode("utf-8", "surrogatepass") for text in texts
     ]  # different texts have different encodings

@@ -48,7 +48,7 @@ class Check(NamedTuple):
     """A check of a source, as a failure table lists it; its index in the table is its code."""
 
     line: int
-    """Its line in that."""
+    """The line in that file."""
     message: str
     """The format of its message; empty where it has none."""
     function: OrNull = ""

@@ -311,7 +311,7 @@ def _default_root() -> "Path | None":
 
 
 def own_key_place() -> "Path | None":
-    """The secret key of this user where no other is named; None without a home directory."""
+    """The default secret key of this user; None without a home directory."""
     import platformdirs
 
     folder = _of_user(platformdirs.user_config_dir)

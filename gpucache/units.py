@@ -96,7 +96,7 @@ def format_age(age_ns: int) -> str:
 
 
 def format_ago(age_ns: int) -> str:
-    """The same as a phrase: ``just now``, ``5 min ago``."""
+    """An age as a phrase: ``just now``, ``5 min ago``."""
     age = format_age(age_ns)
     return "just now" if age == "now" else f"{age} ago"
 
@@ -151,7 +151,7 @@ def printable(text: str | bytes, most: int | None = PRINTED) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of any length, keeping line breaks and tabs."""
+    """Text of any length, safe on a terminal, with its line breaks and tabs."""
     return _replaced(text, "\n\t")
 
 

@@ -181,7 +181,7 @@ def rendered(draw: "Callable[[], Figure]", form: str, title: str, words: str) ->
 
 
 def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
-    """The same as a matplotlib figure."""
+    """The figures as a matplotlib figure."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

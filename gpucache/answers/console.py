@@ -70,7 +70,7 @@ class Pairs(NamedTuple):
 
     rows: Sequence[tuple[str, str]]
     style: str = ""
-    """That of the labels."""
+    """The style of the labels."""
 
     def lines(self, width: int) -> Iterator[Pieces]:
         """The texts below each other, to the right of the labels."""
@@ -208,7 +208,7 @@ class Grid:
         return len({_said(row[index]) for row in self.rows}) == 1
 
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
-        """The widths of columns, the same in every group; without room for all, the widest shrink."""
+        """The widths of columns, alike in every group; without room for all, the widest shrink."""
         if width >= PIPE_WIDTH:
             return {index: self._widest(index) for index in used}
         widths = {index: self._room(index) for index in used}

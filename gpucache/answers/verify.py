@@ -73,11 +73,11 @@ class Checked(NamedTuple):
     """Faults that no check can find, as the cache's owner stores nothing to check against; a sentence."""
 
     def fixed(self) -> "Checked":
-        """The same with every finding marked as repaired."""
+        """The result, with every finding marked as repaired."""
         return self._replace(findings=tuple(one._replace(repaired=True) for one in self.findings))
 
     def unfixed(self, why: str, kinds: Collection[FindingKind]) -> "Checked":
-        """The same, in which each finding of some kinds says why it remains."""
+        """The result, in which each finding of some kinds says why it remains."""
         told = (
             one._replace(detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in self.findings
         )

@@ -26,7 +26,7 @@ class Kernel:
 
     name: str
     kind: str
-    """Its typical feature, for people."""
+    """The feature that it is typical of, for people."""
     items: int
     launches: int
     """How many launches one sample times, each on the results of the one before."""

@@ -35,7 +35,7 @@ from gpucache.folders import Folder
 from gpucache.units import format_size
 
 BUSY_SECONDS = 5.0
-"""How long to wait for other processes' locks, the same as rocFFT itself."""
+"""How long to wait for other processes' locks, as rocFFT does."""
 COPY_LIMIT_BYTES = 4 << 30
 _SAID_CHARS = 120
 _ATTEMPTS = 3

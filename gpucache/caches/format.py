@@ -152,7 +152,7 @@ class TextsAlike:
 
 
 def once(wanted: Wanted, name: str) -> bytes | None:
-    """The value of a requested field; None without one, UsageError for several."""
+    """The value of a requested field, or None; raises UsageError for several."""
     values = wanted.get(name, ())
     if len(values) > 1:
         raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")

@@ -85,8 +85,8 @@ class KnownCaches:
         return dict(pair for group in self.groups(folder) for pair in group.variables)
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same variables, after creating the directories of drivers, as some drivers do not, and the
-        parent directory of unknown programs' caches; raises OSError. No store on another machine is asked."""
+        """The variables that isolate every cache below a directory. Creates the directories that drivers do
+        not make, and the parent of unknown programs' caches; raises OSError. Asks no store elsewhere."""
         drivers = {OTHERS, *(system.name for system in self._systems() if system.driver)}
         for group in self.groups(folder):
             if drivers & {*group.caches}:

@@ -301,7 +301,7 @@ _Fields = tuple[tuple[str, str], ...]
 def _shared(
     toolchain: _Fields, identity: tuple[str, ...], language: str, kind: str
 ) -> tuple[_Fields, tuple[str, ...], _Fields]:
-    """The same values for all entries of a toolchain, of which a hundred thousand may be kept."""
+    """The values that all entries of a toolchain share, as a hundred thousand of them may be in memory."""
     return toolchain, identity, (("language", language), ("artifact kind", kind), *toolchain)
 
 

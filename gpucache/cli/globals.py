@@ -90,7 +90,7 @@ class Globals(NamedTuple):
     def tell(
         self, command: str, outcomes: "Iterable[object]", summary: object, sentences: "Iterable[str]"
     ) -> None:
-        """The same to stderr, for a user's command, which owns standard output."""
+        """Show a command's outcome on stderr, as the user's own command owns standard output."""
         if self.json:
             from gpucache.answers.document import document
 

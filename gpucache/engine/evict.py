@@ -145,7 +145,7 @@ def plan(
 def plan_each(
     caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask = lambda _: ()
 ) -> list[EvictPlan]:
-    """The same for several caches, in their order, each with its own limits."""
+    """The plans for several caches, in their order, each with its own limits."""
     found = _filtered(caches, now_ns, toolchains)
     for number, (one, (_, limits)) in enumerate(zip(found, caches, strict=True)):
         if limits.bounded:

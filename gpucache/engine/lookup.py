@@ -151,7 +151,7 @@ def publish(
 
 
 def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
-    """Why nothing was kept, in a sentence that is the same for every program."""
+    """Why nothing was kept, in a sentence that names no program."""
     if isinstance(error, CacheUnusableError):
         return f"nothing could be kept: {error}"
     return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"

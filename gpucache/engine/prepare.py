@@ -238,7 +238,7 @@ def prepare_again(
 
 
 def stamped(prepared: Prepared, memos: Memos | None) -> Prepared:
-    """The same with the stamps of all files that were examined, before the compiler reads any of them."""
+    """A request with the stamps of all examined files, taken before the compiler reads any of them."""
     if prepared.closure.stamps is not None:
         return prepared
     now = closure_of(prepared.request, prepared.compilation, memos)

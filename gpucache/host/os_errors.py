@@ -54,7 +54,7 @@ def unwritable(place: object, error: OSError, otherwise: str, verb: str = "writt
 
 
 def unreadable(place: object, error: OSError, otherwise: str, verb: str = "read") -> GpucacheError:
-    """The same for a place that cannot be read."""
+    """The remedy for a place that cannot be read."""
     return _refused(SourceError, f"{place} cannot be {verb}", error, otherwise)
 
 

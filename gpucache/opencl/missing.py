@@ -73,7 +73,7 @@ def learn_sizes(stores: Stores, device: Any, prepared: Prepared, hit: Hit) -> No
 
 
 def _named(device: Any, prepared: Prepared) -> Prepared:
-    """The same with the names of program and target, which are for people: a hit does not wait for them."""
+    """A request with the names of program and target, which are for people: a hit does not wait for them."""
     request = prepared.request
     request = request._replace(program=named(request.program), target=platforms.target_of(device))
     return prepared._replace(request=request)

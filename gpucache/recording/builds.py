@@ -66,7 +66,7 @@ class RecordedBuild:
     """One program as it was built for one device, wherever its files were."""
 
     program: Text
-    """Its name for people."""
+    """The build's name for people."""
     language: Language
     source: Digest
     """SHA-256 of the source, of text with lines that end in LF."""

@@ -39,7 +39,7 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         return [self.knowing(kernel) for kernel in super().all_kernels()]
 
     def knowing(self, kernel: Any) -> Any:
-        """The same kernel, with its origin recorded."""
+        """A kernel that records where it was created."""
         kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
         return kernel
 

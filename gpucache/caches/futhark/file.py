@@ -317,7 +317,7 @@ class Question:
     log: LogReading | None = None
 
     def of(self, backend: str) -> "Question":
-        """The same question for a backend, if none was named."""
+        """The question for a backend, if it named none."""
         options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
         return replace(self, backend=backend, options=tuple(options))
 

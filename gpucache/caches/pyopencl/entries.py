@@ -209,7 +209,7 @@ _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GP
 
 
 def installed_at(options: str) -> str:
-    """The directory of the PyOpenCL that built an entry, from its options; empty without it."""
+    """The directory of the PyOpenCL that built an entry, from its options, or empty."""
     match = _HEADERS.search(options)
     return match[1] if match else ""
 
@@ -248,7 +248,7 @@ def binary(inner: Folder, present: set[str], *, intel: bool = False) -> list[Pro
 
 
 def _constant(inner: Folder) -> bytes:
-    """The name of the constant in the source; empty without one."""
+    """The name of the constant in the source, or empty."""
     with suppress(OSError, FormatError):
         if ending := _ending(files.read(inner, SOURCE, LARGEST_SOURCE_BYTES)):
             return ending[1]
@@ -285,7 +285,7 @@ class Compared(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its path, in printable form."""
+        """The header's path, printable."""
         return printable(self.dependency.path, None)
 
     @property
@@ -367,7 +367,7 @@ def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
 
 
 def _find(name: bytes, folders: Sequence[str], cwd: Path, known: dict[str, str]) -> tuple[str, bytes] | None:
-    """Path and content of a header the first time it is met; None later, and if it is not found."""
+    """The path and content of a header when it is first found; None if it is not found or is known."""
     for folder in folders:
         try:
             path = (cwd / folder / name.decode()).resolve()

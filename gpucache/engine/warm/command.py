@@ -249,7 +249,7 @@ class CacheEnvironment(Protocol):
         ...
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same variables, after making the directories; raises OSError."""
+        """The variables that isolate caches below a directory, after making it; raises OSError."""
         ...
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:

@@ -62,7 +62,7 @@ class WarmItem:
 
     @property
     def name(self) -> Named:
-        """Its name, unique in a run."""
+        """The item's name, unique in a run."""
         return self.program, self.target, self.variant
 
     def outcome(
@@ -94,7 +94,7 @@ class WarmItem:
         )
 
     def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:
-        """Its outcome if there is an entry."""
+        """The outcome of an item that has an entry already."""
         return replace(
             self.outcome(WarmResult.HIT),
             key=str(hit.key),
