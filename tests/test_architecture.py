@@ -359,7 +359,7 @@ LINES: Mapping[str, int] = {
     "answers": 5_750,
     "cli": 5_600,
     "remote": 4_450,
-    "serve": 4_100,
+    "serve": 4_250,
     "store": 3_450,
     "backends": 3_300,
     "sources": 2_750,

@@ -49,9 +49,13 @@ without_nvrtc = flag(
 )  # fmt: skip
 @valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
 @valued("--push url", "URL", StoreName(), "Send what the command adds to any known cache, as it is written.")
+@valued(
+    "--keep-sources folder", "DIR", PathName(file_okay=False),
+    "Write source, options, log and binary of each program into DIR, in place of those of the run before.",
+)  # fmt: skip
 @without_nvrtc
 @global_options
-def run(learn: bool, report: Path | None, url: str | None, no_nvrtc: bool) -> None:
+def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, no_nvrtc: bool) -> None:
     """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
@@ -97,6 +101,11 @@ def run(learn: bool, report: Path | None, url: str | None, no_nvrtc: bool) -> No
     command = named_command("run")
     if report is not None:
         require_writable(report)
+    sources = None
+    if folder is not None:
+        from gpucache.serve.kept_sources import KeptSources
+
+        sources = KeptSources(folder)
     running, misspelt, follower = given().running, "", None
     root = given().root
     try:
@@ -107,7 +116,7 @@ def run(learn: bool, report: Path | None, url: str | None, no_nvrtc: bool) -> No
             raise
         settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:
-        is_light = not (settings.disabled or settings.log)  # else the server says it
+        is_light = not (settings.disabled or settings.log or sources)  # else the server says it
         own, systems = str(settings.folder or settings.root or ""), [*map(str, settings.system_dirs)]
         say = given().say  # silent with --json, whose document is on standard error
         running = Running(
@@ -117,6 +126,7 @@ def run(learn: bool, report: Path | None, url: str | None, no_nvrtc: bool) -> No
             misspelt,
             lambda told: say(f"gpucache: {told}"),
             nvrtc=not no_nvrtc,
+            sources=sources,
         )
         follower = Follower(url, root) if url else None
         running.run(given().environment() if not misspelt else os.environ)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpucache.answers.run import Ended, Intercepted
     from gpucache.engine.stores import Stores
+    from gpucache.serve.kept_sources import KeptSources
     from gpucache.serve.nvrtc import NVRTCServing
     from gpucache.serve.opencl import OpenCLServing
     from gpucache.serve.server import Handlers, Later
@@ -96,10 +97,11 @@ class Running:
         *,
         nvrtc: bool = True,
         adopted: "Adopted | None" = None,
+        sources: "KeptSources | None" = None,
     ) -> None:
         """The index of ``roots`` serves the command; ``root`` is the cache's place from the option.
 
-        With ``adopted`` the command runs already.
+        With ``adopted`` the command runs already. ``sources`` keeps its programs as files.
 
         ``alone`` is the reason not to use either. Without ``nvrtc`` it gets no auditor. ``warn``
         gets sentences for the user, from any thread.
@@ -110,6 +112,7 @@ class Running:
         self.command = command
         self._root = root
         self._adopted = adopted
+        self._sources = sources
         self._listening = Listening(self._answering, roots)
         self._ended: Plain = (0, 0, "", False, ())
         self._has_ended = False
@@ -207,7 +210,7 @@ class Running:
         from gpucache.answers.run_lines import command_name
 
         name = command_name(self.command)
-        return Services(settings, name, self._libraries or Libraries(), self._warn)
+        return Services(settings, name, self._libraries or Libraries(), self._warn, self._sources)
 
     def _answering(self) -> "Handlers":
         from gpucache.serve.server import Later
@@ -239,8 +242,10 @@ class Services:
         command: str,
         libraries: Libraries,
         warn: "Callable[[str], object]" = _complain,
+        sources: "KeptSources | None" = None,
     ) -> None:
         """``warn`` gets sentences for the user."""
+        self._sources = sources
         self._settings = settings
         self._command = command
         self._libraries = libraries
@@ -256,14 +261,18 @@ class Services:
         from gpucache.serve.opencl import OpenCLServing
         from gpucache.serve.telling import said_at
 
-        return OpenCLServing(stores, devices, self._libraries, said_at(self._settings.log))
+        serving = OpenCLServing(stores, devices, self._libraries, said_at(self._settings.log))
+        serving.sources = self._sources
+        return serving
 
     def nvrtc(self) -> "NVRTCServing":
         """The server of NVRTC's compiles."""
         from gpucache.serve.nvrtc import NVRTCServing
         from gpucache.serve.telling import said_at
 
-        return NVRTCServing(self.stores(), said_at(self._settings.log))
+        serving = NVRTCServing(self.stores(), said_at(self._settings.log))
+        serving.sources = self._sources
+        return serving
 
     def stores(self) -> "Stores":
         """The stores that a lookup goes through."""

@@ -210,6 +210,7 @@ class NVRTCServing(Session[Call]):
         """Publish the compiled artifacts; returns the outcome."""
         miss = self.missed(one, given.code)
         if given.code != 0:
+            self.show_failure(one.prepared[:1], given.log)
             return replace(one.outcome, result=RunResult.FAILED)
         kinds = [ArtifactKind(each.request.artifact_kind) for each in one.prepared]
         if one.wanted and given.artifacts.keys() != {kind.value for kind in kinds}:

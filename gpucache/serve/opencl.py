@@ -467,6 +467,7 @@ class OpenCLServing(Session[Asked]):
             miss = self.note_miss(prepared, miss, given.code)
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
         if given.code != 0:
+            self.show_failure((prepared,), given.log)
             return replace(outcome, result=RunResult.FAILED)
         if not one.wanted or not given.binary:
             if isinstance(found, Hit):

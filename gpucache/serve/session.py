@@ -32,6 +32,7 @@ from gpucache.sources import Memos
 
 if TYPE_CHECKING:
     from gpucache.serve.answering import Rows
+    from gpucache.serve.kept_sources import KeptSources
 
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
@@ -210,6 +211,8 @@ class Session(ABC, Generic[A]):
         self.compiler = compiler
         self.stores = stores
         self.say = say
+        self.sources: KeptSources | None = None
+        """The files of the command's programs; None if it keeps none."""
         self.builds: dict[bytes, Build[A]] = {}
         self._lock = threading.Lock()
         self._tokens = count(1)
@@ -267,6 +270,7 @@ class Session(ABC, Generic[A]):
             prepared, found = self.look_up(asked)
             one.view = self.view(asked, prepared)
             one.prepared, one.found = prepared, found
+            self.show(prepared)
         except GpucacheError as error:
             one.outcome = replace(outcome, reason=str(error))
             return self._refuse(one.outcome) if required else self.passed(one, error)
@@ -281,6 +285,7 @@ class Session(ABC, Generic[A]):
             # The process that had a lock may have published it.
             one.found = self.compiler.find(self.stores, asked, one.prepared)
         hits = hits_of(one.found)
+        self.show(one.prepared, hits)
         one.found = tuple(map(_without_payload, one.found))
         if not one.served:
             if required:
@@ -408,7 +413,28 @@ class Session(ABC, Generic[A]):
     def keep_found(self, one: Build[A]) -> None:
         """The same for a build that has just been stored: to read it back is not a use."""
         stores = self.stores._replace(read_only=True)
-        self.keep_row(one, hits_of(self.compiler.find(stores, one.asked, one.prepared)))
+        hits = hits_of(self.compiler.find(stores, one.asked, one.prepared))
+        self.show(one.prepared, hits)
+        self.keep_row(one, hits)
+
+    def show(self, prepared: Sequence[Prepared], hits: Sequence[Hit] = ()) -> None:
+        """Write the programs of a build where the command keeps such files, with the results of hits."""
+        if self.sources is None:
+            return
+        parts = prepared[:1] if self.compiler.is_whole else prepared
+        self.sources.asked(parts)
+        if len(hits) == len(prepared):
+            for one, hit in zip(prepared, hits, strict=True):
+                log = build_log(self.stores, one, hit, "") if hit.head.has_log else ""
+                of = parts[0] if self.compiler.is_whole else one
+                self.sources.done(of, log, hit.head.artifact_kind, hit.payload)
+
+    def show_failure(self, prepared: Sequence[Prepared], log: bytes) -> None:
+        """The same for a build that did not compile."""
+        if self.sources is not None:
+            self.sources.asked(prepared)
+            for one in prepared:
+                self.sources.done(one, log.decode(errors="surrogateescape").rstrip("\0"))
 
     @cached_property
     def rows(self) -> "Rows":
