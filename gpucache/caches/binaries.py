@@ -2,16 +2,17 @@
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, LockedFormat, SummedFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat, LockedFormat, SummedFormat
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.recent_places import AiterPlaces, PycudaPlaces
 from gpucache.caches.systems import (
     AdaptiveCppPlaces,
     ArrayFirePlaces,
@@ -312,6 +313,62 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
 
     def is_left(self, start: bytes) -> bool:
         return not start or describe(start).kind in self.kinds
+
+
+class Pycuda(PycudaPlaces, BinaryFormat):
+    """The modules of ``SourceModule`` and ``compile``, which nvcc made.
+
+    Source: PyCUDA 2026.1, ``pycuda/compiler.py``; no file written on a GPU was available. A name is an MD5 of
+    the source, preprocessed where it has includes, the options and nvcc's version. A file is written in place
+    and read unchecked, so one that a killed program left cut fails every start. Old versions kept it among
+    temporary files.
+    """
+
+    layout = Layout([r"([0-9a-f]{32})\.(?:cubin|ptx|fatbin)"])
+    wanted = {"key": "the 32 hex digits of a file's name, or the first of them"}
+    opaque = "its entries do not record the inputs of their names: the source, the options and nvcc's version"
+    key_digits = 32
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.FATBIN})
+    consequence = "PyCUDA loads it as it is, so the program fails at every start"
+
+
+class Aiter(AiterPlaces, BinaryFormat):
+    """The modules that AITER built for AMD's GPUs.
+
+    Source: AITER of 2026, ``aiter/jit/core.py``; no file written on a GPU was available. ``module_NAME.so``
+    is a library that AITER imports by its name alone; ``build/`` has the sources, objects and locks of each.
+    In a home directory the rest of the package's ``jit`` is next to them. Nothing has a checksum, and nothing
+    is ever removed.
+    """
+
+    layout = Layout(
+        [r"((?:module_|lib)\w+)\.so"],
+        own=[
+            "build/",
+            "utils/",
+            "__pycache__/",
+            r"[\w.-]+\.(?:py|csv)",
+            r"optCompilerConfig\.json",
+            "blob/",
+        ],
+        signs=[r"module_\w+\.so"],
+        key=hashed,
+    )
+    opaque = "a module is found by its name alone; AITER_REBUILD=1 builds it again"
+    served = "AITER would import it"
+    key_digits = 40
+    kinds = frozenset({PayloadKind.ELF})
+    shows = "a library"
+    links = ("amd-aiter", "aiter")
+    consequence = "AITER imports it as it is, so the program ends at every start"
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        yield from super().check(item)
+        yield from self.linked(item, item.names[0], self.payload(item), self.consequence)
+
+    def notes(self, item: Files) -> Iterator[str]:
+        yield from super().notes(item)
+        yield from FilesFormat.notes(self, item)
 
 
 _REMOVED = "ArrayFire removes it and compiles it again"

@@ -10,6 +10,7 @@ Owns SQLite's header and the files next to a database, and the formats whose ent
 """
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -30,6 +31,7 @@ from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, UnjudgedError
+from gpucache.caches.layout import Whose
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -386,6 +388,7 @@ def _status(path: Path, suffix: str) -> os.stat_result | None:
 _COPIED_BYTES = 128 << 20
 _MOST = 20
 """The number of a database's broken rows that are listed individually."""
+_BEGINNING_BYTES = 64 << 10
 _EMPTY_BYTES = 1
 """SQLite takes a file of one byte for an empty one, as it writes such a byte itself on some systems."""
 
@@ -397,8 +400,20 @@ class DatabaseFormat(FilesFormat):
     consequence: ClassVar[str]
     """The effect on programs whose database cannot be read; ends the sentences about that."""
 
+    table: ClassVar[re.Pattern[bytes] | None] = None
+    """The statement of one of its tables, if others give databases the same name."""
     row_fails: ClassVar[str] = ""
     """The effect of a broken row that a repair removes alone; ends the sentences about that."""
+
+    @classmethod
+    def whose(cls, path: Path) -> Whose:
+        """The owner by the names, and of a database with tables by these."""
+        found = super().whose(path)
+        if found is not Whose.OWN or cls.table is None:
+            return found
+        starts = [_start(one) for one in islice(path.glob("*.db"), _MOST)]
+        tables = [one for one in starts if b"CREATE TABLE" in one]
+        return Whose.FOREIGN if tables and not any(map(cls.table.search, tables)) else found
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         """The rows that a repair removes alone: their table, number and problem; may raise sqlite3.Error."""
@@ -498,6 +513,15 @@ class DatabaseFormat(FilesFormat):
 
     def _damaged(self, why: str) -> Problem:
         return Problem(FindingKind.CORRUPT, f"{why}; {self.consequence}")
+
+
+def _start(path: Path) -> bytes:
+    """The pages at the beginning of a database, which declare its tables; empty for anything else."""
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            with path.open("rb") as file:
+                return file.read(_BEGINNING_BYTES)
+    return b""
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:

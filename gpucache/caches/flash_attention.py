@@ -15,13 +15,13 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.recent_places import QuackPlaces
 from gpucache.caches.systems import FlashAttentionPlaces
 from gpucache.payload import PayloadKind
 
 _DIGITS = "[0-9a-f]{64}"
 _FOLDERS = (f"({_DIGITS})/", rf"({_DIGITS})/([a-z]\w*)/")
 _TEMPORARY = rf"\.{_DIGITS}\.[0-9a-f]{{16}}\.tmp\.o"
-_AGAIN = "FlashAttention removes it and compiles it again, where it does not load"
 
 
 class FlashAttention(FlashAttentionPlaces, FilesFormat):
@@ -35,7 +35,7 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     )
     wanted = {"key": "the 64 hex digits in a file's name, or more of an entry's"}
     opaque = "its files say nothing of the shapes and types that their names were made from"
-    served = "FlashAttention would load it"
+    served = "its owner would load it"
     shows = "an object file"
     key_digits = 88
     folders_removed = 2
@@ -54,7 +54,20 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     def check(self, item: Files) -> Iterator[Problem]:
         name = item.names[0]
         if name.endswith(".o"):
-            yield from broken(name, item.read(name), PayloadKind.ELF, _AGAIN)
+            yield from broken(
+                name,
+                item.read(name),
+                PayloadKind.ELF,
+                f"{self.owner} removes it and compiles it again, where it does not load",
+            )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")
+
+
+class Quack(QuackPlaces, FlashAttention):
+    """The kernels of QuACK, in objects like FlashAttention's, whose code it gave the form.
+
+    Source: QuACK 0.6.5 (PyPI), ``quack/cache/jit.py``; no file written on a GPU was available. The first
+    directory is a SHA-256 of its sources, and the versions of Python, CUTLASS and TVM-FFI.
+    """

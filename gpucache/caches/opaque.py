@@ -23,6 +23,7 @@ from gpucache.caches.desktop_places import SteamPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.recent_places import DrjitPlaces, FlydslPlaces, KeopsPlaces, PyfrPlaces, TilusPlaces
 from gpucache.caches.systems import NvidiaGlPlaces, OptixPlaces
 from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
@@ -142,3 +143,57 @@ class Steam(SteamPlaces, OpaqueFormat):
     """
 
     signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)
+
+
+class Drjit(DrjitPlaces, OpaqueFormat):
+    """The kernels that Dr.Jit compiled, for itself, Mitsuba 3 and Sionna.
+
+    Source: the texts in the libraries of Dr.Jit 1.5.0 (PyPI). ``<32 hex>.BACKEND.vN.bin`` is a packed kernel;
+    OptiX keeps its own database next to them while the variable does not move it.
+    """
+
+    signs = (r"[0-9a-f]{32}\.\w+\.v\d+\.bin",)
+    rewritten = r".*-(?:wal|shm)"
+
+
+class Flydsl(FlydslPlaces, OpaqueFormat):
+    """The kernels of AMD's FlyDSL, in AITER among others.
+
+    Source: FlyDSL 0.5.0 (PyPI), ``flydsl/compiler/jit_function.py`` and ``flydsl/utils/env.py``. A directory
+    for each function has ``<64 hex>.pkl``, which FlyDSL unpickles, and ``<64 hex>.lock``.
+    """
+
+    signs = (r"\w+/[0-9a-f]{64}\.pkl",)
+
+
+class Tilus(TilusPlaces, OpaqueFormat):
+    """The programs that Tilus compiled.
+
+    Source: Tilus 0.2.0 (PyPI), ``tilus/drivers.py`` and ``tilus/option.py``. ``programs/<12 hex>/`` has the
+    text of a program and its options, which Tilus compares, ``module/`` with a library, and ``.lock``. Below
+    a checkout of Tilus it is ``.cache`` there.
+    """
+
+    signs = (r"programs/[0-9a-f]{12}",)
+
+
+class Pyfr(PyfrPlaces, OpaqueFormat):
+    """The kernels of PyFR, a directory for each of its backends.
+
+    Source: PyFR 3.1 (PyPI), ``pyfr/cache.py`` and ``pyfr/backends/*/compiler.py``. Files are named by
+    digests, written under a temporary name and renamed, and read unchecked; at a start the least recently
+    read go until 128 MiB are left. A library for a CPU is loaded.
+    """
+
+    signs = (r"(?:cuda|hip|ocl|omp)/(?:lib)?[0-9a-f]{32,64}(?:\.\w+)?",)
+
+
+class Keops(KeopsPlaces, OpaqueFormat):
+    """The formulas that KeOps compiled.
+
+    Source: keopscore 2.3 (PyPI), ``keopscore/config/base_config.py`` and ``keopscore/utils/Cache.py``. A
+    directory for each machine and Python has libraries, cubins and ``*_cache.pkl``, which KeOps unpickles
+    when it is imported.
+    """
+
+    signs = (r"\w+_.+_p\d+\.\d+\.\d+.*",)

@@ -142,6 +142,22 @@ def cached(below: str, *, expanded: bool = False, recorded: bool = False) -> tup
     return Var(XDG, below), Home(f".cache/{below}", expanded, recorded)
 
 
+def user_cached(
+    app: str, author: str | None = None, below: str = "", *, system: str = sys.platform
+) -> tuple[Var | Home, ...]:
+    """A place below the directory of caches that Python's ``platformdirs`` and ``appdirs`` give a program.
+
+    ``author`` is the program's author on Windows, the program itself if it is None, and none if it is empty.
+    """
+    if system == "win32":
+        parts = (app if author is None else author, app, "Cache", below)
+        return (Var("LOCALAPPDATA", "/".join(filter(None, parts))),)
+    place = "/".join(filter(None, (app, below)))
+    if system == "darwin":
+        return (Home(f"Library/Caches/{place}", expanded=True),)
+    return cached(place, expanded=True)
+
+
 class Place(NamedTuple):
     """The places of a cache in an environment, and the variables that change them: facts alone."""
 

@@ -31,6 +31,7 @@ SYSTEMS = (
     "onnxruntime-trt", "vllm", "tilelang", "flashinfer", "deep-gemm", "numba", "warp", "taichi", "hashcat",
     "darktable", "opencv", "ggml-opencl", "arrayfire", "cycles", "clesperanto", "openvino", "pytools",
     "dxvk", "vulkan", "adaptivecpp", "chromium", "steam", "tinygrad",
+    "cutile", "pycuda", "aiter", "quack", "drjit", "flydsl", "tilus", "pyfr", "keops",
 )  # fmt: skip
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
@@ -45,12 +46,17 @@ _MODULES = {
             "intel-neo",
             "torch-kernels",
             "arrayfire",
+            "pycuda",
+            "aiter",
         ),
         "binaries",
     ),
+    "quack": "flash_attention",
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
     **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
-    **dict.fromkeys(("nvidia-gl", "nvidia-optix", "steam"), "opaque"),
+    **dict.fromkeys(
+        ("nvidia-gl", "nvidia-optix", "steam", "drjit", "flydsl", "tilus", "pyfr", "keops"), "opaque"
+    ),
 }
 """The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)

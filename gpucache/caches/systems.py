@@ -6,12 +6,13 @@ its row. Must not know any format: that is imported when there is a cache to ope
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.caches import desktop_places, places  # noqa: F401 - one with rows
+from gpucache.caches import desktop_places, places, recent_places  # noqa: F401 - two with rows
 from gpucache.caches.futhark import locations as _futhark  # noqa: F401 - a row, as the next four
 from gpucache.caches.places import (
     ANY_BINARY,
@@ -25,6 +26,7 @@ from gpucache.caches.places import (
     cached,
     mount_of,
     mounts,
+    user_cached,
 )
 from gpucache.caches.pocl import locations as _pocl  # noqa: F401
 from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401
@@ -125,13 +127,20 @@ class _File(Var):
         return found and (found[0].parent, found[1])
 
 
+_ON_MACOS = sys.platform == "darwin"
+_TINYGRAD = Home("Library/Caches/tinygrad", expanded=True)
+
+
 class TinygradPlaces(Places):
     name = "tinygrad"
     title = "tinygrad cache"
     owner = "tinygrad"
     unseen = ANY_BINARY
     place = Place(
-        (_File("CACHEDB"), *cached("tinygrad", expanded=True)),
+        (
+            _File("CACHEDB"),
+            *((_TINYGRAD,) if _ON_MACOS else cached("tinygrad", expanded=True)),
+        ),
         remedy="set CACHEDB to a file elsewhere",
         off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
         leaf="tinygrad/cache.db",
@@ -548,7 +557,7 @@ class NumbaPlaces(Places):
         (Var("NUMBA_CACHE_DIR"),),
         nowhere="Numba keeps its files next to each source until NUMBA_CACHE_DIR names a directory; set it",
         # Of sources in directories that cannot be written, and of notebooks.
-        also=(*cached("numba"), *cached("ipython/numba_cache"), Home(".ipython/numba_cache")),
+        also=(*user_cached("numba", ""), *cached("ipython/numba_cache"), Home(".ipython/numba_cache")),
         runs=True,
     )
     tracing = {"NUMBA_DEBUG_CACHE": "1"}
@@ -591,7 +600,7 @@ class WarpPlaces(Places):
     owner = "Warp"
     unseen = "changed code inside a binary"
     place = Place(
-        (Var("WARP_CACHE_PATH"), *cached("warp", expanded=True)),
+        (Var("WARP_CACHE_PATH"), *user_cached("warp", "NVIDIA")),
         runs=True,
         opt_in=False,
     )
@@ -745,7 +754,7 @@ class PytoolsPlaces(Places):
     title = "pytools dictionaries"
     owner = "pytools"
     unseen = "a changed value that is still a pickle"
-    place = Place(cached("pytools", expanded=True))
+    place = Place(user_cached("pytools"))
 
 
 class AdaptiveCppPlaces(Places):

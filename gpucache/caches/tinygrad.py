@@ -11,13 +11,12 @@ tinygrad reads. A program keeps the database open until it ends, 0.14.0 in write
 import re
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import databases, pickles
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
-from gpucache.caches.layout import Layout, Whose, hashed
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import TinygradPlaces
 from gpucache.errors import FormatError
@@ -43,6 +42,7 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
         "which 'gpucache inspect KEY' shows; DEBUG=8 makes tinygrad print those that it wants"
     )
     served = "tinygrad would open it; which of its rows it serves, their sources decide"
+    table = _TABLE
     consequence = "tinygrad fails at it at every start"
     row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
     shows = "a database of tinygrad's"
@@ -51,17 +51,6 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
         "machines of one CPU and GPU"
     )
     key_digits = 40
-
-    @classmethod
-    def whose(cls, path: Path) -> Whose:
-        """Others name a database like that as well: one with tables, and none of tinygrad's, is not its."""
-        found, name = super().whose(path), path / "cache.db"
-        if found is Whose.OWN and name.is_file():
-            with name.open("rb") as file:
-                start = file.read(_BEGINNING_BYTES)
-            if b"CREATE TABLE" in start and not _TABLE.search(start):
-                return Whose.FOREIGN
-        return found
 
     def look(self, item: Files) -> CacheEntry:
         name, problem = item.names[0], self.look_at_database(item)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @cache_option
 @timeout_option
 @flag(
-    "--load", "Load each entry on its device in a child process, as a program would; no kernel is launched."
+    "--load",
+    "Load each entry of our own cache on its device in a child process, as a program would; no kernel is "
+    "launched. Entries of others are never loaded: their own program's start is the answer.",
 )
 @flag("--rebuild", "Compile each entry again from its source file and compare.")
 @flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")

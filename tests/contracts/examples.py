@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha1, sha256
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.cute_dsl import build as cute_dsl
+from tests.caches.cutile import build as cutile
 from tests.caches.cycles import build as cycles
 from tests.caches.darktable import build as darktable
 from tests.caches.deep_gemm import build as deep_gemm
@@ -52,7 +54,7 @@ from tests.caches.miopen import build as miopen
 from tests.caches.numba import build as numba
 from tests.caches.onnxruntime_trt import build as onnxruntime_trt
 from tests.caches.opencv import build as opencv
-from tests.caches.opened import PTX
+from tests.caches.opened import PTX, lay
 from tests.caches.openvino import build as openvino
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
@@ -230,6 +232,10 @@ def _add_cuda_driver(place: Path, number: int) -> None:
     cuda_driver.binary(place, number)
 
 
+def _add_file(path: str, data: bytes, place: Path, number: int) -> None:
+    lay(place / path.format(number), data)
+
+
 def _opaque(path: str) -> Example:
     """Files with different contents at a path with a number in it."""
 
@@ -300,5 +306,14 @@ EXAMPLES: Mapping[str, Example] = {
     "ggml-opencl": Example(ggml_opencl.put, lambda _: PTX),
     "dxvk": Example(dxvk.put, lambda _: dxvk.SHADER),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
+    "cutile": Example(cutile.put, lambda number: cutile.content(number)),
+    "pycuda": Example(partial(_add_file, "{:032x}.ptx", PTX), lambda _: PTX),
+    "aiter": Example(partial(_add_file, "module_k{}.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY),
+    "quack": Example(flash_attention.put, lambda _: flash_attention.OBJECT),
+    "drjit": _opaque("{number:032x}.cuda.v9.bin"),
+    "flydsl": _opaque("kernel/{number:064x}.pkl"),
+    "tilus": _opaque("programs/{number:012x}/program.txt"),
+    "pyfr": _opaque("cuda/{number:064x}"),
+    "keops": _opaque("Linux_host_6.1_p3.11.7/{number:010x}.so"),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }
