@@ -130,7 +130,7 @@ def test_a_real_cache_is_sound(pocl: Pocl, made: Path) -> None:
 
 def test_a_real_launch_is_explained(made: Path) -> None:
     """The local size that was launched is a hit, and no other."""
-    wanted = {"kernel": (b"vecadd",), "local-size": (b"16", b"32")}
+    wanted = {"kernel": (b"vecadd",), "local-size": (b"16x1x1", b"32x1x1")}
     hit, miss = _later(made).explain(wanted)
     assert (hit.verdict, miss.hit) == (Served.HIT, False)
 
