@@ -273,6 +273,7 @@ def _problems(root: Path, settings: Settings) -> list[str]:
     from gpucache.caches import places
 
     by = "name another with --root" if settings.root_origin == "--root" else "set GPUCACHE_DIR"
+    by = "keep the file elsewhere" if settings.in_file else by
     move = f"{by}, or set GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
     return [*problems, *_system_problems(settings)]

@@ -26,9 +26,9 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
     columns = (
-        Column("target", lambda row: str(row.target)),
-        Column("device", lambda row: row.name, spare=1),
-        Column("driver", lambda row: row.driver_version, spare=2),
+        Column("target", lambda row: str(row.target), whole=True),
+        Column("device", lambda row: row.name),
+        Column("driver", lambda row: row.driver_version, whole=True),
         Column("state", lambda row: "" if row.available else "not available", whole=True),
     )
     if here:

@@ -19,7 +19,7 @@ from gpucache.errors import ExitCode, UsageError
 )
 @click.option(
     "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),
-    help="Show the differences that keep two machines from sharing a cache.",
+    help="Show the differences that keep two machines from sharing a cache (exit 3 if there are any).",
 )  # fmt: skip
 @global_options
 def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
@@ -69,3 +69,4 @@ def _compare(left: Path, right: Path) -> None:
     given().answer(
         "devices", found, {"differences": len(found)}, text.comparison(found, left.name, right.name)
     )
+    leave(ExitCode.FINDINGS if found else ExitCode.DONE)

@@ -311,7 +311,7 @@ def _shown_whole(
             raise UsageError("--recording shows a recording, and not a cache; leave --cache out")
         _show_recording(recording)
     elif stats:
-        _stats(open_named(cache), zero=zero)
+        _stats(_opened(cache, why=False), zero=zero)
     return watch or stats or plot is not None or recording is not None
 
 

@@ -424,7 +424,11 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
     for source in sources:
         for path in discover([source]):
             if path.suffix not in LANGUAGES:
-                raise SourceError(f"the source {str(path)!r} is not {KNOWN}; leave it out")
+                remedy = "leave it out"
+                if path.suffix == ".py":
+                    build = "'gpucache warm --check --recording recording' says what would miss"
+                    remedy = f"run 'gpucache record -o recording -- python {path}', then {build}"
+                raise SourceError(f"the source {str(path)!r} is not {KNOWN}; {remedy}")
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
             name = path.as_posix() if name in taken else name  # two files are two programs
             taken.add(name)

@@ -30,7 +30,7 @@ from gpucache.units import format_size
 NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
 _CHUNK = 64 * 1024
 # Without O_NONBLOCK opening a FIFO would wait for its other end.
-_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 
 Question = Literal["look", "read", "list", "real", "watch"]
 

@@ -131,6 +131,7 @@ def test_verbs_take_a_file_as_a_root(run_cuda: Callable[..., Result], file: Path
     unchanged = file.read_bytes() == before
     evicted = run_text([*_GPUCACHE, "evict", named, file, "--all", "--yes"])
     left = run_text([*_GPUCACHE, "verify", named, file]).stdout
+    assert "GPUCACHE_DIR" not in told[0]
     assert (str(file) in told[0], told[1].split(" ")[0], unchanged) == (True, "2", True)
     assert (evicted.returncode, left.split(" ")[0]) == (0, "0")
 

@@ -64,6 +64,7 @@ ROWS = """
 3 export rocfft out loop | loop is a link, which is not followed
 2 export nope | no such command 'nope'; see 'gpucache export --help'
 2 wram k.cl | no such command 'wram'; did you mean 'warm'? see 'gpucache --help'
+2 warm app.py | run 'gpucache record -o recording -- python app.py', then
 2 prune | no such command 'prune'; did you mean 'evict'? see 'gpucache --help'
 2 ls | no such command 'ls'; did you mean 'inspect'? see 'gpucache --help'
 2 stats | no such command 'stats'; did you mean 'inspect --stats'? see 'gpucache --help'
@@ -92,7 +93,13 @@ def test_a_mistake_has_its_code_and_its_sentence(
 ) -> None:
     """One line on stderr names the thing and the remedy, and nothing is made."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {"k.cl": "__kernel void k() {}\n", "empty.toml": "", "{}": "{}", "plain": ""}.items():
+    for name, text in {
+        "k.cl": "__kernel void k() {}\n",
+        "empty.toml": "",
+        "{}": "{}",
+        "plain": "",
+        "app.py": "",
+    }.items():
         Path(name).write_text(text, encoding="utf-8")
     Path("adir").mkdir()
     Path("loop").symlink_to("loop")

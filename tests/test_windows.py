@@ -1,0 +1,46 @@
+"""What is for every system runs without the names that only POSIX systems have."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.children import run_text
+
+_TOP = Path(__file__).parents[1]
+
+
+def _windows(root: Path, *words: object) -> tuple[int, str]:
+    environ = {
+        "GPUCACHE_DIR": str(root),
+        "LOCALAPPDATA": str(root),
+        "APPDATA": str(root),
+        "PYTHONPATH": str(_TOP),
+    }
+    done = run_text([sys.executable, "-m", "tests.winlike", *words], env={**os.environ, **environ})
+    return done.returncode, done.stderr
+
+
+def test_modules_import(tmp_path: Path) -> None:
+    """Every module but those for Linux is imported."""
+    assert _windows(tmp_path, "modules") == (0, "")
+
+
+@pytest.mark.slow
+def test_a_program_is_built_found_checked_and_removed(tmp_path: Path) -> None:
+    """The verbs that no operating system limits, one after the other on one cache."""
+    source, root = tmp_path / "k.cu", tmp_path / "root"
+    source.write_text('extern "C" __global__ void k(int *a) { *a = 1; }', encoding="utf-8")
+    build = (source, "--target", "cuda:sm_90")
+    for words in (
+        ("devices",),
+        ("warm", *build),
+        ("inspect", "--why", *build),
+        ("inspect", "--list"),
+        ("verify", "--strict"),
+        ("bench", *build, "--runs", "1"),
+        ("evict", "--all", "--yes"),
+    ):
+        code, errors = _windows(root, *words)
+        assert (code, "defect" in errors) == (0, False), (words, errors)
