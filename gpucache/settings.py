@@ -7,7 +7,7 @@ nothing of its content.
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.host.environment import is_true
@@ -312,10 +312,17 @@ def _default_root() -> "Path | None":
 
 def own_key_place() -> "Path | None":
     """The default secret key of this user; None without a home directory."""
+    folder = _of_user(_config_dir)
+    return folder and folder / "key"
+
+
+def _config_dir(name: str, *, appauthor: Literal[False]) -> str:
+    is_linux = sys.platform == "linux"
+    if is_linux:  # every program asks, and importing platformdirs takes milliseconds
+        return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), name)  # noqa: PTH111, PTH118
     import platformdirs
 
-    folder = _of_user(platformdirs.user_config_dir)
-    return folder and folder / "key"
+    return platformdirs.user_config_dir(name, appauthor=appauthor)
 
 
 def _of_user(place: "Callable[..., str]") -> "Path | None":
@@ -346,3 +353,95 @@ def _size(name: str, text: str) -> int:
         return parse_size(text)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
+
+
+MACHINE = "/etc/gpucache.toml"
+"""The settings of the machine; those of a user are in ``settings.toml`` of the configuration directory."""
+_MOST_BYTES = 64 << 10
+_NAMES = {variable.name.removeprefix("GPUCACHE_").lower(): variable.name for variable in ENVIRONMENT}
+_SEPARATORS = {"system_dirs": os.pathsep, "trusted_keys": " "}
+_PATH_KEYS = frozenset({"dir", "file", "system_dirs", "signing_key"})
+
+
+def file_defaults() -> dict[str, str]:
+    """Variables that the settings files of the machine and of the user set, as defaults of the environment.
+
+    A file is a TOML table of the variables in lower case, without their prefix: ``max_size = "20GiB"``. In
+    paths ``~`` and variables are those of the reader. ``native/run.c`` knows the places, and leaves a command
+    to Python if there is a file. Raises UsageError for one that is not valid, or that others can write.
+    """
+    found: dict[str, str] = {}
+    for path in _files():
+        found |= _read_file(path)
+    return found
+
+
+def _files() -> "Iterator[Path]":
+    from pathlib import Path
+
+    own = _of_user(_config_dir)
+    for path in (Path(MACHINE), own and own / "settings.toml"):
+        # A place that may not be looked at is none, and Path.exists() would raise.
+        if path is not None and os.path.lexists(path):
+            yield path
+
+
+def _read_file(path: "Path") -> Mapping[str, str]:
+    import stat
+    import tomllib
+
+    from gpucache.folders import is_own
+
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _wrong(path, f"cannot be read ({error.strerror}); fix its permissions") from None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _wrong(path, "is not a file; remove it")
+        if hasattr(os, "geteuid"):
+            if status.st_uid not in (0, os.geteuid()) and not is_own(status):
+                raise _wrong(path, "belongs to another user; make it root's or your own")
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise _wrong(path, f"can be changed by others; run: chmod go-w {path}")
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise _wrong(path, f"is larger than {_MOST_BYTES >> 10} KiB; shorten it")
+    try:
+        values = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise _wrong(path, f"is not TOML ({error}); fix it or remove it") from None
+    return {_name(path, key): _file_text(path, key, value) for key, value in values.items()}
+
+
+def _name(path: "Path", key: str) -> str:
+    if key in _NAMES:
+        return _NAMES[key]
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, _NAMES, 1, cutoff=0)[0]
+    raise _wrong(path, f"sets {key[:80]!r}, which is no setting; did you mean {near!r}?")
+
+
+def _file_text(path: "Path", key: str, value: object) -> str:
+    listed = isinstance(value, list) and key in _SEPARATORS
+    values = value if isinstance(value, list) and listed else [value]
+    if not all(isinstance(one, str | int) for one in values):
+        raise _wrong(path, f"has no text, number or truth value for {key}; write one in quotes")
+    texts = [str(int(one)) if isinstance(one, bool) else str(one) for one in values]
+    if key in _PATH_KEYS:
+        texts = [os.path.expanduser(os.path.expandvars(text)) for text in texts]  # noqa: PTH111
+        for text in texts:
+            if not all(
+                part.startswith(("/", "\\")) or part[1:2] == ":"
+                for part in text.split(_SEPARATORS.get(key, "\0"))
+            ):
+                raise _wrong(path, f"names the relative path {text!r} for {key}; write an absolute one")
+    return _SEPARATORS.get(key, " ").join(texts)
+
+
+def _wrong(path: "Path", why: str) -> UsageError:
+    return UsageError(f"the settings file {path} {why}")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache import settings
 from gpucache.errors import CacheUnusableError, UsageError
-from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, read_settings, unknown_variables
+from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, file_defaults, read_settings, unknown_variables
+from tests.children import run_text
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
@@ -135,3 +137,68 @@ def test_a_misspelt_variable_is_told_with_the_nearest_name() -> None:
     environ = {"GPUCACHE_DISABEL": "1", "GPUCACHE_DIR": "/x", "_GPUCACHE_COMPLETE": "x", "HOME": "/root"}
     (sentence,) = unknown_variables(environ)
     assert sentence.startswith("GPUCACHE_DISABEL is set") and sentence.endswith("GPUCACHE_DISABLE does")
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of the user's settings file, next to that of a machine."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(settings, "MACHINE", str(tmp_path / "machine.toml"))
+    (tmp_path / "gpucache").mkdir()
+    return tmp_path / "gpucache" / "settings.toml"
+
+
+def test_files_are_defaults_of_variables(own_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's file wins over the machine's; lists, truth values and paths have the variables' form."""
+    monkeypatch.setenv("WHO", "me")
+    machine = 'max_size = "20GiB"\nread_only = true\nsystem_dirs = ["/a", "/b"]\n'
+    (own_file.parent.parent / "machine.toml").write_text(machine, encoding="utf-8")
+    own_file.write_text('max_size = "1GiB"\ndir = "/scratch/$WHO"\n', encoding="utf-8")
+    assert file_defaults() == {
+        "GPUCACHE_MAX_SIZE": "1GiB",
+        "GPUCACHE_READ_ONLY": "1",
+        "GPUCACHE_SYSTEM_DIRS": "/a:/b",
+        "GPUCACHE_DIR": "/scratch/me",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_sise = 1", "did you mean 'max_size'"),
+        ("max_size", "is not TOML"),
+        ('dir = "here"', "relative path"),
+        ("dir = {}", "write one in quotes"),
+        (f"log = '{'x' * 70_000}'", "larger than"),
+    ],
+)
+def test_a_wrong_file_is_refused(own_file: Path, text: str, words: str) -> None:
+    """One sentence names the file and the remedy."""
+    own_file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=words) as refused:
+        file_defaults()
+    assert str(own_file) in str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no permissions here")
+def test_a_file_that_others_change_is_refused(own_file: Path) -> None:
+    """Who can write it could name a cache of his own."""
+    own_file.write_text("", encoding="utf-8")
+    own_file.chmod(0o666)
+    with pytest.raises(UsageError, match="chmod go-w"):
+        file_defaults()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
+def test_a_command_and_a_program_read_the_file(own_file: Path, tmp_path: Path) -> None:
+    """Below run the command finds the variables, and one that is set wins; a program uses the directory."""
+    own_file.write_text(f'dir = "{tmp_path / "named"}"\nmax_size = "1GiB"\n', encoding="utf-8")
+    environ = {**os.environ, "GPUCACHE_MAX_SIZE": "2GiB"}
+    environ.pop("GPUCACHE_DIR", None)
+    told = run_text(
+        ["gpucache", "run", "-q", "--", "sh", "-c", "echo $GPUCACHE_DIR $GPUCACHE_MAX_SIZE"],
+        env={**environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert told.stdout.split() == [str(tmp_path / "named"), "2GiB"]
+    ask = "from gpucache.library.process import stores; print(stores().user.root)"
+    assert run_text([sys.executable, "-c", ask], env=environ).stdout.strip() == str(tmp_path / "named")

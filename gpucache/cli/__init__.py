@@ -54,6 +54,15 @@ def _started(own: "list[str]", state: "str | None") -> "Running | None":
     from gpucache.cli.running import Running, starter
 
     if state is None:
+        from gpucache.errors import UsageError
+        from gpucache.settings import file_defaults
+
+        try:
+            found = file_defaults()
+        except UsageError:
+            return None  # which Python says
+        for name, value in found.items():  # as the program in C knows variables alone
+            os.environ.setdefault(name, value)
         words = [sys.executable, *sys.orig_argv[1 : -len(own)]]
         # A program that sets sys.argv cannot be started again by its words.
         if sys.stdout and sys.orig_argv[-len(own) :] == own and (program := starter()):

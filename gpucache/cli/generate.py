@@ -21,7 +21,7 @@ import click
 from gpucache.answers.document import record_name
 from gpucache.answers.run_lines import NOT_STARTED, NOTABLE_NS, unbuilt
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
-from gpucache.cli import completion, topics
+from gpucache.cli import completion, recipes, topics
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
 from gpucache.cli.topics import EXIT_CODES, WORDS
 from gpucache.cli.usage import EXAMPLES, Example
@@ -125,7 +125,7 @@ def _read(path: Path) -> str | None:
 
 MANIFEST = "gpucache-manifest"
 JSON = "gpucache-json"
-OTHERS = ((MANIFEST, 5), (JSON, 5), *topics.PAGES)
+OTHERS = ((MANIFEST, 5), (JSON, 5), *topics.PAGES, (recipes.RECIPES, 7))
 """The pages that are of no command, with their sections."""
 _WHAT_A_MANIFEST_IS = (
     "A manifest lists programs and how they are built, for gpucache warm --manifest FILE and gpucache bench "
@@ -223,7 +223,9 @@ def texts(context: click.Context) -> dict[str, str]:
     every = [*((page_name(one), 1) for one in tree), *OTHERS]
     found = {f"{page_name(one)}.1": _page(one, every) for one in tree}
     others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
-    others |= {f"{name}.7": lines for name, lines in topics.pages()}
+    others |= {f"{name}.7": lines for name, lines in topics.pages()} | {
+        f"{recipes.RECIPES}.7": recipes.page()
+    }
     return found | {name: "\n".join(lines) + "\n" for name, lines in others.items()}
 
 

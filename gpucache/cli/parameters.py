@@ -125,6 +125,23 @@ class SpecConstant(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
+class Part(click.ParamType[tuple[int, int]]):
+    """A part of the work such as 3/8: the third of eight."""
+
+    name = "part"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """The part, from 1, and the number of parts."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value, re.ASCII)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            self.fail(f"{value!r} is not a part; write one from 1/N to N/N, such as 3/8", param, ctx)
+        return int(match[1]), int(match[2])
+
+
 class Name(click.ParamType[str]):
     """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 

@@ -11,7 +11,7 @@ import click
 GROUPS = {
     "Options": "",
     "Selecting": "--cache --manifest --example --target --program --recording --misses/warm --device-profile "
-    "--since --max-size --older-than --superseded --stale --unlike --all --want --keep-binaries",
+    "--since --max-size --older-than --superseded --stale --unlike --all --part --want --keep-binaries",
     "Building": "-I -D --option --name-expression --local-size --checks --jobs --timeout/warm --shared "
     "--retry",
     "Clusters": "--on",

@@ -16,6 +16,7 @@ from gpucache.cli.parameters import (
     Name,
     Named,
     Number,
+    Part,
     PathName,
     checks_option,
     flag,
@@ -56,6 +57,7 @@ NEXT = (
     "Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
     multiple=True,
 )
+@valued("--part", "I/N", Part(), "Build one of N parts, as in a job array: 1/N to N/N together build all.")
 @flag("--check", "Compile nothing; exit 3 if anything would miss.")
 @valued(
     "--device-profile profiles",
@@ -94,6 +96,7 @@ def warm(
     shared: bool,
     misses: bool,
     recordings: tuple[Path, ...],
+    part: tuple[int, int] | None,
     check: bool,
     profiles: tuple[Path, ...],
     on: str | None,
@@ -152,7 +155,7 @@ def warm(
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
     if check and (shared or retry or on):
         raise UsageError("--check compiles nothing; leave --shared and --retry out, and --on")
-    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry, on, store)
+    apart = (named.anything, targets, jobs, shared, misses, recordings, part, check, retry, on, store)
     if _is_command(into, alone=not any(apart)):
         _warm_command(timeout, into)
         return
@@ -161,7 +164,7 @@ def warm(
     if settings.remote is not None:
         settings = settings._replace(remote=settings.remote._replace(patient=True))
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
-    with _warming(settings, on, jobs, timeout, check, retry, shared=shared) as run:
+    with _warming(settings, on, jobs, timeout, check, retry, part or (1, 1), shared=shared) as run:
         if misses:
             outcomes = _warm_missed(run, targets, named.local_sizes)
         elif recordings and profiles:

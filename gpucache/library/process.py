@@ -19,7 +19,7 @@ from gpucache.engine.stores import Stores
 from gpucache.errors import CacheMissError, GpucacheError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment, is_true
-from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
+from gpucache.settings import ENVIRONMENT, Settings, file_defaults, read_settings, unknown_variables
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -224,6 +224,7 @@ def _log(level: int, form: str, *told: object) -> None:
 def _stores(environment: tuple[tuple[str, str], ...]) -> Stores:
     environ = dict(environment)
     try:
+        environ = {**file_defaults(), **environ}
         settings = opened(read_settings(environ, file=_file), say_once)
     except (GpucacheError, OSError) as error:
         gone = "a root is named by a relative path, and the current directory is gone; name its full path"

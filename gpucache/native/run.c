@@ -48,6 +48,8 @@ static char folder[SOCKET_CAP], library[PATH_MAX + 128];
 static int listener = -1, lock = -1;
 static pid_t command = -1;
 
+static int is_afresh; /* Python may start this program again */
+
 /* Python's gpucache in this process; returns only if it cannot be started. */
 static void to_python(void) {
     size_t before = 0, after = 0;
@@ -58,7 +60,7 @@ static void to_python(void) {
     memcpy(words, python, before * sizeof *words);
     memcpy(words + before, arguments, after * sizeof *words);
     snprintf(state, sizeof state, "%d:%d:%d:%s", (int)command, listener, lock, command < 0 ? "" : folder);
-    setenv("GPUCACHE_RUN_ADOPTED", state, 1);
+    if (!is_afresh) setenv("GPUCACHE_RUN_ADOPTED", state, 1);
     if (listener >= 0) fcntl(listener, F_SETFD, 0);
     if (lock >= 0) fcntl(lock, F_SETFD, 0);
     execvp(words[0], words);
@@ -525,6 +527,17 @@ static void run(char **words, int is_quiet) {
     _exit(end.si_status);
 }
 
+/* Whether there may be a settings file, in the places of gpucache/settings.py. */
+static int has_settings(void) {
+    char path[PATH_MAX];
+    struct stat status;
+    const char *places = value_of("XDG_CONFIG_HOME"), *home = value_of("HOME");
+    if (!lstat("/etc/gpucache.toml", &status) || errno != ENOENT) return 1;
+    if (!places && !home) return 0;
+    snprintf(path, sizeof path, "%s%s/gpucache/settings.toml", places ? places : home, places ? "" : "/.config");
+    return !lstat(path, &status) || (errno != ENOENT && errno != ENOTDIR);
+}
+
 int main(int count, char **words) {
     static char own[PATH_MAX], script[PATH_MAX + 24], *usual[] = {script, NULL};
     int begin = 1, by = 0;
@@ -539,6 +552,8 @@ int main(int count, char **words) {
         begin = 2 + by;
     }
     arguments = words + begin;
+    is_afresh = !by && has_settings();
+    if (is_afresh) to_python(); /* which knows what is in them, and starts this program again */
     if (is_plain(arguments) && find_libraries(own) && find_roots())
         run(arguments + 2 + (strcmp(arguments[1], "--") != 0), strcmp(arguments[1], "--") != 0);
     to_python();

@@ -333,3 +333,14 @@ def test_a_wrong_option_is_not_blamed_on_the_source(
     assert (
         f"a build option of {source.name} is not valid" in answer.out and "does not compile" not in answer.out
     )
+
+
+def test_parts_are_apart_and_together_all(run: Run, write: Write, nvrtc: str) -> None:
+    """Every program is of one part, whichever machine asks, and a part that is none is refused."""
+    folder = write({f"k{one}.cu": f'extern "C" __global__ void k{one}() {{}}\n' for one in range(9)})
+    found = []
+    for part in (1, 2, 3):
+        document = run("warm", folder, "--target", nvrtc, "--check", "--part", f"{part}/3", "--json").document
+        found.append({row["program"] for row in document["outcomes"]})
+    assert len(set.union(*found)) == sum(map(len, found)) == 9
+    assert run("warm", folder, "--target", nvrtc, "--part", "4/3").code == 2

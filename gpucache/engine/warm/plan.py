@@ -65,6 +65,13 @@ class WarmItem:
         """The item's name, unique in a run."""
         return self.program, self.target, self.variant
 
+    def is_of(self, part: int, parts: int) -> bool:
+        """Whether it belongs to a part, from 1; the parts are equal on every machine that plans it."""
+        from hashlib import sha256
+
+        digest = sha256("\0".join(self.name).encode("utf-8", "surrogateescape")).digest()
+        return int.from_bytes(digest[:8], "big") % parts == part - 1
+
     def outcome(
         self,
         result: WarmResult,

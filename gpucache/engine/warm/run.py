@@ -146,6 +146,8 @@ class Warming:
     timeout_s: float = 300.0
     check: bool = False
     retry_poisoned: bool = False
+    part: tuple[int, int] = (1, 1)
+    """The part of all items that is built, and the number of parts."""
 
     def machine(self, here: "Callable[[], Machine]", targets: Sequence[str]) -> "Machine":
         """The machine to build for: that of the cluster's workers, if there is a cluster."""
@@ -168,7 +170,7 @@ class Warming:
         """The outcomes of some items, after the root was tried if any of them may be built."""
         if not self.check and any(item.request is not None for item in items):
             self.open_store(self.settings).prepare()
-        return session.outcomes(items)
+        return session.outcomes([item for item in items if item.is_of(*self.part)])
 
     def require_root(self) -> None:
         """Raise CacheUnusableError for an unusable root, before anything else is said."""
