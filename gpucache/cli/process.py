@@ -118,10 +118,11 @@ def _read_variables(own: Sequence[str]) -> None:
 
         completion.register()
         return
-    from gpucache.settings import file_defaults
+    if _verb(own) and not {"-h", "--help"} & set(own):  # help waits for nothing but Click
+        from gpucache.settings import file_defaults
 
-    for name, value in file_defaults().items():
-        os.environ.setdefault(name, value)
+        for name, value in file_defaults().items():
+            os.environ.setdefault(name, value)
     if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
         return
     from gpucache.settings import unknown_variables
