@@ -20,7 +20,6 @@ not empty belongs to another program: it stops every program as well, and is nev
 
 import hashlib
 import io
-import os
 import pickletools
 import re
 import stat
@@ -270,7 +269,6 @@ class State(Enum):
     SAME = "unchanged"
     CHANGED = "changed"
     MISSING = "missing"
-    LINE_ENDS = "touched, and its CR LF line ends compare as changed"
     NOT_TEXT = "touched, and not UTF-8"
     UNREAD = "touched, and not read by gpucache"
 
@@ -389,9 +387,8 @@ def _state(data: bytes, recorded: str) -> State:
         text = data.decode()
     except UnicodeDecodeError:
         return State.NOT_TEXT
-    if _md5(text.replace("\r\n", "\n").replace("\r", "\n").encode()) == recorded:
-        return State.SAME
-    return State.LINE_ENDS if _md5(data) == recorded else State.CHANGED
+    same = _md5(text.replace("\r\n", "\n").replace("\r", "\n").encode()) == recorded
+    return State.SAME if same else State.CHANGED
 
 
 def _md5(data: bytes) -> str:
@@ -446,27 +443,24 @@ def _foreign(inner: Folder) -> Iterator[Problem]:
 
 
 def _trust(inner: Folder) -> Iterator[Problem]:
-    """Owners of the directory and its files: PyOpenCL unpickles ``info``, which can run anything."""
+    """Untrusted owners and modes of the directory and its files: PyOpenCL unpickles ``info``.
+    A group that may write, as with umask 002, is a problem of the root."""
     statuses = {"its directory": inner.status()}
     for name in PARTS:
         with suppress(FileNotFoundError):
             statuses[name] = inner.lstat(name)
-    for name, status in statuses.items():
-        if told := _distrust(name, status):
+    for what, status in statuses.items():
+        told = ""
+        if stat.S_ISLNK(status.st_mode):
+            told = f"{what} is a link, which gpucache does not follow though PyOpenCL does"
+        elif sys.platform == "win32":
+            pass
+        elif status.st_uid != _ADMINISTRATOR and not is_own(status):
+            told = f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs the code that info names"
+        elif status.st_mode & stat.S_IWOTH:
+            told = f"anybody may write to {what}, and PyOpenCL runs the code that info names"
+        if told:
             yield Problem(FindingKind.UNTRUSTED, told)
-
-
-def _distrust(what: str, status: os.stat_result) -> str:
-    """Why a file is not trustworthy. A group that may write, as umask 002 gives, is the root's matter."""
-    if stat.S_ISLNK(status.st_mode):
-        return f"{what} is a link, which gpucache does not follow though PyOpenCL does"
-    if sys.platform == "win32":
-        return ""
-    if status.st_uid != _ADMINISTRATOR and not is_own(status):
-        return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs the code that info names"
-    if status.st_mode & stat.S_IWOTH:
-        return f"anybody may write to {what}, and PyOpenCL runs the code that info names"
-    return ""
 
 
 def _info(inner: Folder, present: set[str]) -> Info | Problem:

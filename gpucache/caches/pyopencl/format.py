@@ -334,21 +334,19 @@ def _remove_empty(folder: Path) -> bool:
 
 def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
     """The lock, and other files among the entries; raises OSError."""
-    python = locations.python_of(root.path.name)
     if found := entries.obstacle(root, clock):
         yield root.path / locations.LOCK, found
-    for one in islice(root.entries(), _NAMES_LOOKED_AT):
+    for one in islice(root.entries(), _NAMES_LOOKED_AT) if locations.python_of(root.path.name) else ():
         with suppress(OSError):
-            if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):
-                yield root.path / one.name, _in_the_way(one)
-            elif python and one.name != locations.LOCK and not locations.is_key(one.name):
-                detail = "it is not PyOpenCL's; keep it elsewhere"
-                yield root.path / one.name, Problem(FindingKind.LEFTOVER, detail)
-
-
-def _in_the_way(one: "os.DirEntry[str]") -> Problem:
-    if one.is_symlink():
-        return Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
-    return Problem(
-        FindingKind.CORRUPT, f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
-    )
+            if one.name == locations.LOCK:
+                continue
+            if not locations.is_key(one.name):
+                found = Problem(FindingKind.LEFTOVER, "it is not PyOpenCL's; keep it elsewhere")
+            elif one.is_symlink():
+                found = Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
+            elif one.is_dir():
+                continue
+            else:
+                detail = f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
+                found = Problem(FindingKind.CORRUPT, detail)
+            yield root.path / one.name, found

@@ -27,7 +27,7 @@ def _after(path: Path, content: bytes, now: bytes | None) -> State:
         (b"#define V 1\n", b"#define V 1\n", State.SAME),
         (b"#define V 1\n", b"#define V 2\n", State.CHANGED),
         (b"#define V 1\n", None, State.MISSING),
-        (b"#define V 1\r\n", b"#define V 1\r\n", State.LINE_ENDS),
+        (b"#define V 1\r\n", b"#define V 1\r\n", State.CHANGED),
         (b"#define V 1\n", b"#define V 1\r\n", State.SAME),
         (b"// \xe9\n", b"// \xe9\n", State.NOT_TEXT),
     ],
