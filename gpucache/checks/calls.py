@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucache.checks.failures import problem
+from gpucache.checks.failures import MAX_SIZES, OUTSIDE, problem
 from gpucache.errors import SourceError
 from gpucache.model import BuildRequest, Check, Checks
 
@@ -28,7 +28,7 @@ _SKIPPED = (
 )
 _DIRECTIVE = rb"^[ \t]*(?:\#|%:)(?:\\\r?\n|/\*.*?\*/|//(?:\\\r?\n|[^\n])*|[^\n])*"
 _CALL = re.compile(
-    rb"(?P<call>\bGPUCACHE_CHECK(?P<kind>_SYNC|_INSIDE)?)(?=\s*\()|(?P<sign>[{};])"
+    rb"(?P<call>\bGPUCACHE_CHECK(?P<index>_INDEX)?(?P<kind>_SYNC|_INSIDE)?)(?=\s*\()|(?P<sign>[{};])"
     rb"|(?P<directive>" + _DIRECTIVE + rb")|" + _SKIPPED,
     re.DOTALL | re.MULTILINE,
 )
@@ -72,7 +72,10 @@ def instrument(source: bytes, mode: Checks) -> Instrumented:
         if len(table) == MAX_CHECKS or room < 0:
             whole = False
             break
-        pieces += [text[done : call.name_end], b"_N", text[call.name_end : call.opened], b"%d, " % len(table)]
+        number = b"%d, " % len(table)
+        if call.buffer is not None:
+            number += b"%d, " % call.buffer
+        pieces += [text[done : call.name_end], b"_N", text[call.name_end : call.opened], number]
         done = call.opened
         table.append(call.check)
     return Instrumented(b"".join([*pieces, text[done:]]), tuple(table), whole)
@@ -88,6 +91,8 @@ class _Call:
     name_end: int
     opened: int
     check: Check
+    buffer: int | None = None
+    """Of a check of an index: the place of its buffer among the kernel's own arguments."""
 
 
 class _Place:
@@ -95,6 +100,8 @@ class _Place:
         self._text = text
         self._line, self._seen = 1, 0
         self.file = self.function = ""
+        self.parameters: tuple[str, ...] = ()
+        """The names of the parameters of that function."""
         self._declaration = 0
         """The offset of the declaration whose body the next brace may open."""
         self._braces: list[str] = []
@@ -123,8 +130,11 @@ class _Place:
     def pass_sign(self, sign: bytes, at: int) -> None:
         """Track braces into and out of functions."""
         if sign == b"{":
-            opens = "" if self.function else _function(self._text[self._declaration : at])
+            declaration = self._text[self._declaration : at]
+            opens = "" if self.function else _function(declaration)
             self._braces.append(opens)
+            if opens:
+                self.parameters = _parameters(declaration, opens)
             self.function = self.function or opens
         elif sign == b"}" and self._braces and self._braces.pop():
             self.function = ""
@@ -147,6 +157,17 @@ def _function(declaration: bytes) -> str:
     return name.decode()
 
 
+def _parameters(declaration: bytes, function: str) -> tuple[str, ...]:
+    """The names of the parameters of a function; none if their text is not that of plain C."""
+    code = _NOT_CODE.sub(b" ", declaration)
+    named = re.search(rb"\b%s\s*\(" % function.encode(), code)
+    arguments = _arguments(code, named.end(), len(code))[0] if named else []
+    if any(sign in argument for argument in arguments for sign in (b"<", b"(")):
+        return ()
+    words = (re.findall(rb"[A-Za-z_]\w*", argument.partition(b"=")[0]) for argument in arguments)
+    return tuple(found[-1].decode() if found else "" for found in words)
+
+
 def _calls(text: bytes) -> Iterator[_Call]:
     """The checks whose formats are literals, in order; raises SourceError."""
     place, left = _Place(text), MAX_SEARCHED_BYTES
@@ -164,6 +185,9 @@ def _calls(text: bytes) -> Iterator[_Call]:
         left -= end - opened
         if not arguments:  # also true of the checks within it
             return
+        if match["index"]:
+            yield _index_call(place, match, opened, arguments)
+            continue
         before = 2 if match["kind"] == b"_SYNC" else 1  # condition, and the sync point's name
         message = _literal(arguments[before]) if len(arguments) > before else ""
         if message is not None:
@@ -173,6 +197,20 @@ def _calls(text: bytes) -> Iterator[_Call]:
                 where = f" of {place.file}" if place.file else ""
                 raise SourceError(f"the check in line {line}{where} cannot be reported: {wrong}")
             yield _Call(match.end(), opened, Check(line, message, place.function, place.file))
+
+
+def _index_call(place: _Place, match: re.Match[bytes], opened: int, arguments: list[bytes]) -> _Call:
+    """The check of an index of a buffer, which is a parameter of its kernel; raises SourceError."""
+    line, wanted = place.line(match.start()), 3 if match["kind"] == b"_SYNC" else 2
+    name = _without_comments(arguments[-2]).strip().decode(errors="replace") if len(arguments) > 1 else ""
+    is_known = place.parameters[:MAX_SIZES].count(name) == 1
+    if len(arguments) != wanted or not is_known or match["kind"] == b"_INSIDE":
+        raise SourceError(
+            f"the check in line {line} does not name a parameter of its kernel; write "
+            "GPUCACHE_CHECK_INDEX(buffer, index) inside a kernel, with a parameter as the buffer"
+        )
+    check = Check(line, OUTSIDE.format(name), place.function, place.file)
+    return _Call(match.end(), opened, check, place.parameters.index(name))
 
 
 def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:

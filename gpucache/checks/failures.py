@@ -12,13 +12,16 @@ The record has the layout of ``gpucache/check.h``, in native byte order:
 | 24 | 3 x 8 | global id of the work-item |
 | 48 | 8 x 8 | operands |
 
+The sizes of the arguments that are buffers follow, for checks of an index: 8 bytes each, in the order of the
+kernel's own arguments, all bits set for any other argument.
+
 The format of a message is that of ``printf``, and its operands know their own types. An invalid format is
 refused when it is read, so that reporting a failure cannot fail. Must not know how kernels are launched.
 """
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpucache.errors import KernelCheckError
@@ -30,6 +33,10 @@ NO_FAILURE = struct.pack("=i", -1)
 """The first bytes of the record before anything fails."""
 UNNUMBERED = 0x7FFFFFFF
 MAX_OPERANDS = 8
+MAX_SIZES = 64
+"""The most arguments of a kernel whose sizes are handed over."""
+UNKNOWN_SIZE = (1 << 64) - 1
+OUTSIDE = "index %d is outside of {}, which has %d elements"
 _MAX_KERNELS = 1 << 30
 _FORMATS = {1: ("=Q", "=q"), 2: ("=Q", "=Q"), 3: ("=Q", "=d"), 4: ("=Q", "=f")}
 _CONVERSION = re.compile(
@@ -51,6 +58,12 @@ class Failure:
     work_item: tuple[int, int, int]
     """The global id of the failing work-item."""
     operands: tuple[int | float, ...]
+
+
+def sizes_of(sizes: Iterable[int | None]) -> bytes:
+    """The sizes of arguments in bytes, None for those that are no buffers, as they follow the record."""
+    known = [UNKNOWN_SIZE if size is None else size for size in sizes][:MAX_SIZES]
+    return struct.pack(f"={MAX_SIZES}Q", *known, *[UNKNOWN_SIZE] * (MAX_SIZES - len(known)))
 
 
 def state(kernel: int, *, may_have_failed: bool) -> int:
@@ -134,6 +147,11 @@ class Checked:
     program: str
     mode: Checks
     table: tuple[Check, ...]
+
+    def needs_sizes(self, kernel: str) -> bool:
+        """Whether a kernel compares an index with the size of a buffer."""
+        begin = OUTSIDE.partition("{")[0]
+        return any(one.function == kernel and one.message.startswith(begin) for one in self.table)
 
 
 class Launches:

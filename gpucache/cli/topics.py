@@ -211,6 +211,12 @@ queue.synchronise()"""
 FAILURE = """\
 KernelCheckError: gather.cl, line 7: index 128 of 128
 (kernel gather, work-item 127, 0, 0)"""
+_INDEXES = (
+    "GPUCACHE_CHECK_INDEX(out, i) compares an index with the size that the queue knows of a buffer, without "
+    "a number in the source; before a loop one check of its largest index is enough. It takes parameters of "
+    "the kernel alone. To check every access of a kernel that nobody changed, for a single run, use Oclgrind, "
+    "which interprets OpenCL kernels and is some 1,000 times slower, or NVIDIA's compute-sanitizer on a GPU."
+)
 _BATCH = (
     "Batch, in gpucache.opencl and gpucache.cuda, makes one program of many sources: one compile, one entry, "
     'one load. routine = batch.add(source, name="a.cl") compiles nothing; the first routine.kernel("a") '
@@ -411,6 +417,7 @@ def _checks() -> Iterator[str]:
     yield from verbatim(LAUNCHER)
     yield from (".PP", filled("The program ends with:"))
     yield from verbatim(FAILURE)
+    yield from (".PP", filled(_INDEXES))
     yield heading("BATCHES")
     yield from paragraphs(_BATCH)
     yield from see_also([("gpucache-warm", 1), ("gpucache-bench", 1)])

@@ -9,9 +9,9 @@ import weakref
 from typing import Any
 
 import numpy as np
-from cuda.core import launch
+from cuda.core import Buffer, launch
 
-from gpucache.checks.failures import RECORD_BYTES, Checked, Launches, read_record
+from gpucache.checks.failures import RECORD_BYTES, Checked, Launches, read_record, sizes_of
 from gpucache.model import Checks
 
 _EMPTY = 0xFF  # in every byte of a record without a failure, so that its code is -1
@@ -44,8 +44,11 @@ class CheckedStream:
 
         self.stream = stream
         self._launches = Launches()
-        self._record = stream.device.allocate(RECORD_BYTES, stream=stream)
-        self._host = LegacyPinnedMemoryResource().allocate(RECORD_BYTES)
+        self._sizes = b""
+        """Those that follow the record; empty if none were handed over."""
+        room = RECORD_BYTES + len(sizes_of(()))
+        self._record = stream.device.allocate(room, stream=stream)
+        self._host = LegacyPinnedMemoryResource().allocate(room)
         self._kernels: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._reset()
 
@@ -63,6 +66,10 @@ class CheckedStream:
         if checked is None or kernel.num_arguments == len(args):
             launch(self.stream, config, kernel, *args)
             return
+        if checked.needs_sizes(name):
+            sizes = sizes_of(arg.size if isinstance(arg, Buffer) else None for arg in args)
+            if sizes != self._sizes:
+                self._send(sizes)
         state = np.int32(self._launches.state(checked, name))
         launch(self.stream, config, kernel, self._record, state, *args)
         self._launches.pending = True
@@ -86,5 +93,14 @@ class CheckedStream:
             self._reset()
             raise self._launches.error(failure)
 
+    def _send(self, sizes: bytes) -> None:
+        """Hand over the sizes of the next kernel's buffers; waits, as the record goes with them."""
+        self.synchronise()
+        ctypes.memmove(int(self._host.handle), bytes([_EMPTY]) * RECORD_BYTES + sizes, self._host.size)
+        self._record.copy_from(self._host, stream=self.stream)
+        self.stream.sync()
+        self._sizes = sizes
+
     def _reset(self) -> None:
+        self._sizes = b""
         self._record.fill(_EMPTY, stream=self.stream)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gpucache.checks.failures import NO_FAILURE, RECORD_BYTES, Checked, Launches, read_record
+from gpucache.checks.failures import NO_FAILURE, RECORD_BYTES, Checked, Launches, read_record, sizes_of
 from gpucache.model import Checks
 
 _HIDDEN = 2  # the record and the state, before the kernel's own arguments
@@ -22,6 +22,7 @@ class _Origin:
     checked: Checked
     name: str
     num_args: int
+    needs_sizes: bool
 
 
 class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has no types
@@ -40,7 +41,8 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
 
     def knowing(self, kernel: Any) -> Any:
         """A kernel that records where it was created."""
-        kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
+        name = kernel.function_name
+        kernel.gpucache = _Origin(self.checked, name, kernel.num_args, self.checked.needs_sizes(name))
         return kernel
 
 
@@ -61,7 +63,11 @@ class CheckedQueue:
             )
         self.queue = queue
         self._launches = Launches()
-        self._record = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, RECORD_BYTES)
+        self._sizes = sizes_of(())
+        self._sent: list[Any] = []
+        """Sizes that the queue may still be copying."""
+        self._record = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, RECORD_BYTES + len(self._sizes))
+        self._send(self._sizes)
         self._reset()
 
     def launch(
@@ -94,6 +100,10 @@ class CheckedQueue:
                 f"the kernel {origin.name} takes {max(0, origin.num_args - _HIDDEN)} arguments "
                 f"after GPUCACHE_CHECKED, not {len(args)}"
             )
+        if origin.needs_sizes:
+            sizes = sizes_of(arg.size if isinstance(arg, cl.MemoryObject) else None for arg in args)
+            if sizes != self._sizes:
+                self._send(sizes)
         state = np.int32(self._launches.state(origin.checked, origin.name))
         event = kernel(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
         self._launches.pending = True
@@ -112,11 +122,18 @@ class CheckedQueue:
             return
         data = bytearray(RECORD_BYTES)
         cl.enqueue_copy(self.queue, data, self._record)  # waits, as the queue is in order
+        self._sent.clear()
         self._launches.pending = False
         failure = read_record(bytes(data))
         if failure is not None:
             self._reset()
             raise self._launches.error(failure)
+
+    def _send(self, sizes: bytes) -> None:
+        """Hand over the sizes of the next kernel's buffers, after the kernels before it."""
+        self._sizes = sizes
+        self._sent.append(sent := np.frombuffer(sizes, np.uint8))
+        cl.enqueue_copy(self.queue, self._record, sent, dst_offset=RECORD_BYTES, is_blocking=False)
 
     def _reset(self) -> None:
         cl.enqueue_fill_buffer(self.queue, self._record, NO_FAILURE, 0, len(NO_FAILURE))

@@ -17,6 +17,11 @@
  * GPUCACHE_CHECK(condition, format, operands...);
  *                             in a kernel without barriers: a failing work-item returns
  *
+ * GPUCACHE_CHECK_INDEX(buffer, index);
+ *                             the same for an index of a buffer that is a parameter of the kernel: it is
+ *                             compared with the size that the queue knows, so that no number is in the source.
+ *                             For a loop one check of its largest index, before it, is enough
+ *
  * A kernel with barriers has sync points instead of its barriers, each with a name. A work-item that
  * fails continues at the sync point that its check names, where all work-items of its group return.
  *
@@ -24,6 +29,7 @@
  * GPUCACHE_SYNC(name);        a barrier for local and global memory
  * GPUCACHE_CHECK_SYNC(name, condition, format, operands...);
  *                             a check before the sync point of that name
+ * GPUCACHE_CHECK_INDEX_SYNC(name, buffer, index);
  * GPUCACHE_END_SYNC(name);    its last statement: the sync point of checks after the last barrier
  *
  * A check must name the next sync point that the other work-items of the group reach. So a loop with a
@@ -68,6 +74,8 @@
 #define GPUCACHE_CHECK(...) ((void)0)
 #define GPUCACHE_CHECK_SYNC(...) ((void)0)
 #define GPUCACHE_CHECK_INSIDE(...) ((void)0)
+#define GPUCACHE_CHECK_INDEX(...) ((void)0)
+#define GPUCACHE_CHECK_INDEX_SYNC(...) ((void)0)
 #define GPUCACHE_CALL(...) ((void)(__VA_ARGS__))
 #define GPUCACHE_CALL_SYNC(name, ...) ((void)(__VA_ARGS__))
 #define GPUCACHE_CALL_INSIDE(...) ((void)(__VA_ARGS__))
@@ -78,7 +86,8 @@
  * int32 number of operands; then 64-bit words: the types of the operands, 4 bits each from the lowest (1
  * signed, 2 unsigned, 3 double, 4 float), the global id in three dimensions, and eight operands. The state
  * that a kernel receives with it has the kernel's number above its lowest bit, which is 1 if a kernel that
- * can fail has run since the host last looked. */
+ * can fail has run since the host last looked. Behind the record are the sizes in bytes of the kernel's own
+ * arguments, one word each. */
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
@@ -272,6 +281,19 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
             return 1; \
         } \
     } while (0)
+
+/* A negative index is a large one here. */
+#define GPUCACHE_ELEMENTS_(place, buffer) \
+    (((GPUCACHE_GLOBAL_ const gpucache_word_ *)(GPUCACHE_RECORD_ + 28))[place] / sizeof(*(buffer)))
+#define GPUCACHE_IS_INSIDE_(place, buffer, index) ((gpucache_word_)(index) < GPUCACHE_ELEMENTS_(place, buffer))
+
+#define GPUCACHE_CHECK_INDEX_N(number, place, buffer, index) \
+    GPUCACHE_CHECK_N(number, GPUCACHE_IS_INSIDE_(place, buffer, index), "", index, \
+        GPUCACHE_ELEMENTS_(place, buffer))
+
+#define GPUCACHE_CHECK_INDEX_SYNC_N(number, place, name, buffer, index) \
+    GPUCACHE_CHECK_SYNC_N(number, name, GPUCACHE_IS_INSIDE_(place, buffer, index), "", index, \
+        GPUCACHE_ELEMENTS_(place, buffer))
 
 #define GPUCACHE_CALL(...) \
     do { \
