@@ -214,8 +214,9 @@ KernelCheckError: gather.cl, line 7: index 128 of 128
 _INDEXES = (
     "GPUCACHE_CHECK_INDEX(out, i) compares an index with the size that the queue knows of a buffer, without "
     "a number in the source; before a loop one check of its largest index is enough. It takes parameters of "
-    "the kernel alone. To check every access of a kernel that nobody changed, for a single run, use Oclgrind, "
-    "which interprets OpenCL kernels and is some 1,000 times slower, or NVIDIA's compute-sanitizer on a GPU."
+    "the kernel alone. To check every access of a kernel that nobody changed, for a single run, use "
+    "Oclgrind, which interprets OpenCL kernels and is some 1,000 times slower, or NVIDIA's compute-sanitizer "
+    "on a GPU."
 )
 _BATCH = (
     "Batch, in gpucache.opencl and gpucache.cuda, makes one program of many sources: one compile, one entry, "
