@@ -4,7 +4,7 @@ Owns the terms between the command line and a system that gpucache can write for
 form, and its inputs. Must not know any system or how an outcome is displayed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
@@ -75,7 +75,7 @@ class Form:
     """The language of its sources; None if its inputs are not sources."""
 
 
-def forms() -> Iterator[Form]:
-    """All forms that can be written."""
-    for module in EXPORTERS:
-        yield from import_module(module).FORMS
+def form_of(name: str) -> Form:
+    """A form by its name, one of ``EXPORTERS``, whose module is imported now."""
+    found: tuple[Form, ...] = import_module(EXPORTERS[name]).FORMS
+    return next(one for one in found if one.name == name)

@@ -60,8 +60,11 @@ _MODULES = {
 }
 """The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)
-EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
-"""Modules of the systems whose caches can be written; each has its ``FORMS``."""
+EXPORTERS = {
+    "futhark": "gpucache.caches.futhark.export",
+    **dict.fromkeys(("rocfft", "rocfft-image", "rocfft-restore"), "gpucache.caches.rocfft.export"),
+}
+"""By the name of a form in which a cache can be written: the module whose ``FORMS`` has it."""
 
 
 def systems() -> "Iterator[System]":

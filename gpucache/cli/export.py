@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from gpucache.caches.exports import Asked, Form, Kind, Option, forms
+from gpucache.caches.exports import Asked, Form, Kind, Option, form_of
+from gpucache.caches.registry import EXPORTERS
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import EntryName, Name, PathName, TargetName, field, read_whole, valued
 from gpucache.cli.run import build_noted, end_as, named_command, without_nvrtc
@@ -16,7 +17,19 @@ from gpucache.errors import ExitCode, UsageError
 from gpucache.host import os_errors
 
 
-@click.group()
+class _Forms(click.Group):
+    """The commands of this module, and a form of each other system, loaded when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - Click's signature
+        return sorted({*self.commands, *EXPORTERS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in EXPORTERS and cmd_name not in self.commands:
+            _form(form_of(cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Forms)
 @global_options
 def export() -> None:
     """Write a cache file of another system, which its programs then hit; or a layer for images and services.
@@ -55,10 +68,6 @@ def _form(form: Form) -> None:
     )
     function = click.argument("out", metavar="OUT", type=PathName())(function)
     export.command(form.name, help=form.told, short_help=form.told.partition("\n\n")[0])(function)
-
-
-for _one in forms():
-    _form(_one)
 
 
 def _parameter(option: Option) -> str:

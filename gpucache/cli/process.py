@@ -162,7 +162,7 @@ def _page(error: click.ClickException) -> str:
     from gpucache.cli.export import export
     from gpucache.cli.generate import OTHERS
 
-    if word in export.commands:
+    if word in export.list_commands(context):
         return f"gpucache help export {word}"
     return f"man gpucache-{word}" if f"gpucache-{word}" in dict(OTHERS) else ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucache.caches.registry import SYSTEMS, module_of
+from gpucache.caches.registry import EXPORTERS, SYSTEMS, module_of
 from tests.children import run_text
 from tests.patience import PATIENCE_S
 
@@ -60,6 +60,7 @@ OWN_ALONE = (
 FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "--help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
     "warm --help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
+    "export layer --help": (*BEFORE_ANY_WORK, "sqlite3", *EXPORTERS.values()),
     "--version": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
     "inspect --cache gpucache": OWN_ALONE,
     "inspect --cache sycl:{foreign}": (*GPU_STACK, *OF_OURS),
