@@ -46,7 +46,7 @@ ROWS = """
 5 inspect --cache pocl:loop | loop cannot be read (Too many levels of symbolic links); fix its links
 2 inspect --cache pocl:none | none does not exist; check the path
 2 inspect --cache none | there is no cache 'none'; 'man gpucache-caches' lists the names
-2 inspect --cache tritn | there is no cache 'tritn'; did you mean triton? 'man gpucache-caches'
+2 inspect --cache tritonn | there is no cache 'tritonn'; did you mean triton? 'man gpucache-caches'
 2 --root none inspect | none does not exist; check --root
 2 --root none verify | none does not exist; check --root
 2 verify --cache triton | triton/cache does not exist; name its place, as in --cache triton:PLACE
