@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpucache.engine.stores import Stores
     from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.remote.machine import Machine
-    from gpucache.remote.store import RemoteStore
+    from gpucache.remote.store import RemoteStore, RemoteStores
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
@@ -242,9 +242,11 @@ def _unasked(settings: Settings) -> list[Path]:
 @cache
 def _remote(
     remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
-) -> "RemoteStore":
-    from gpucache.remote.store import RemoteStore
+) -> "RemoteStore | RemoteStores":
+    from gpucache.remote.store import RemoteStore, RemoteStores
 
+    if remote.others:
+        return RemoteStores(remote, trusted_keys, signing_key, warn)
     return RemoteStore(remote, trusted_keys, signing_key, warn)
 
 

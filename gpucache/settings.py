@@ -76,18 +76,19 @@ ENVIRONMENT = (
     Variable(
         "GPUCACHE_REMOTE",
         "A store on another machine, such as s3://bucket/cache, https://host/cache or a directory: asked for "
-        "entries that no local cache has, signed by your own key or one of GPUCACHE_TRUSTED_KEYS.",
+        "entries that no local cache has, signed by your own key or one of GPUCACHE_TRUSTED_KEYS. Several, "
+        "with spaces between, are asked in order for what the ones before lack.",
     ),
     Variable(
         "GPUCACHE_REMOTE_WRITE",
-        "1: programs, run and warm also send their compiles to GPUCACHE_REMOTE, signed with "
-        "GPUCACHE_SIGNING_KEY.",
+        "1: programs, run and warm also send their compiles to GPUCACHE_REMOTE, to the first of several, "
+        "signed with GPUCACHE_SIGNING_KEY.",
     ),
     Variable(
         "GPUCACHE_REMOTE_TIMEOUT_MS",
         "The longest time by which asking GPUCACHE_REMOTE may slow a program down: what it waited, less the "
-        "compile time of its hits. Then it asks again after a minute. For warm: the time of one reply. "
-        "Default 1250.",
+        "compile time of its hits; several stores share it. Then it asks again after a minute. For warm: the "
+        "time of one reply. Default 1250.",
     ),
     Variable(
         "GPUCACHE_LOG",
@@ -158,6 +159,8 @@ class Remote(NamedTuple):
     """The variable that raises the time."""
     patient: bool = False
     """Whether that is the time of one reply, and any number may be waited for."""
+    others: tuple[str, ...] = ()
+    """The URLs of stores that are asked in this order for what the one before lacks."""
 
 
 class Settings(NamedTuple):
@@ -232,12 +235,25 @@ def read_settings(
 
 def _remote(environ: Mapping[str, str]) -> Remote | None:
     limit = environ.get("GPUCACHE_REMOTE_TIMEOUT_MS", "")
+    url, *others = _urls(environ.get("GPUCACHE_REMOTE", ""))
     remote = Remote(
-        environ.get("GPUCACHE_REMOTE", ""),
+        url,
         (int(limit) if _is_time(limit) else DEFAULT_REMOTE_MS) / 1000,
         _flag(environ, "GPUCACHE_REMOTE_WRITE"),
+        others=tuple(others),
     )
     return remote if remote.url else None
+
+
+def _urls(text: str) -> list[str]:
+    """The stores of a text, which stand apart by spaces; a directory's name may have some."""
+    found: list[str] = []
+    for word in text.split(" "):
+        if not found or "://" in word or word.startswith("/"):
+            found.append(word)
+        else:
+            found[-1] += f" {word}"
+    return [url.strip() for url in found if url.strip()] or [""]
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

@@ -357,8 +357,8 @@ LINES: Mapping[str, int] = {
     "engine": 8_550,
     "native": 5_800,
     "answers": 5_750,
-    "cli": 5_950,
-    "remote": 4_450,
+    "cli": 6_100,
+    "remote": 4_550,
     "serve": 4_250,
     "store": 3_450,
     "backends": 3_300,
@@ -468,8 +468,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "cupy": frozenset({"cli.topics", "cupy"}),
     "warp": frozenset({"caches.triton", "kernels"}),
     "inductor": frozenset({"caches.vllm"}),
-    # It reports the other caches in their places.
-    "vllm": frozenset({"caches.deep_gemm"}),
+    # One reports the other caches in their places, and a page says when a snapshot is better.
+    "vllm": frozenset({"caches.deep_gemm", "cli.topics"}),
     "deep-gemm": frozenset({"caches.vllm"}),
     "futhark": frozenset({"cli.topics", "cli.usage"}),
     "rocfft": frozenset({"cli.topics", "cli.usage"}),

@@ -13,6 +13,13 @@ from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, file_defaults, rea
 from tests.children import run_text
 
 
+def test_several_stores_stand_apart_by_spaces() -> None:
+    """Names of directories may have spaces."""
+    remote = read_settings({"GPUCACHE_REMOTE": "/a dir/store oci://host/x  s3://bucket/y"}).remote
+    assert remote is not None
+    assert (remote.url, *remote.others) == ("/a dir/store", "oci://host/x", "s3://bucket/y")
+
+
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
     """A root named by the option is used, whatever the environment says."""
     found = read_settings({"GPUCACHE_DIR": str(tmp_path / "b")}, root=str(tmp_path / "a"))

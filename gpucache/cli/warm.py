@@ -165,13 +165,12 @@ def warm(
         settings = settings._replace(remote=settings.remote._replace(patient=True))
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     with _warming(settings, on, jobs, timeout, check, retry, part or (1, 1), shared=shared) as run:
-        if misses:
-            outcomes = _warm_missed(run, targets, named.local_sizes)
-        elif recordings and profiles:
+        if recordings and profiles:
             _check_fleet(run, recordings, profiles, targets, store)
             return
-        elif recordings:
-            outcomes = _warm_recordings(run, recordings, targets)
+        if misses or recordings:
+            outcomes = _warm_missed(run, targets, named.local_sizes) if misses else []
+            outcomes += _warm_recordings(run, recordings, targets) if recordings else []
         else:
             outcomes = _warm_programs(
                 run, read_programs(named), targets, next(iter(profiles), None), shared=shared
@@ -179,7 +178,7 @@ def warm(
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
     if outcomes or not (misses or recordings):
-        apart_by = "key" if misses else "recorded" if recordings else "variant"
+        apart_by = "recorded" if recordings else "key" if misses else "variant"
         given().show(text.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)
     if named.example and summary.exit_code is ExitCode.DONE:
@@ -363,8 +362,6 @@ def _require_fitting(
         raise UsageError(
             "--misses builds programs as they were requested; leave sources and build options out"
         )
-    if misses and recordings:
-        raise UsageError("--misses and --recording are two ways to name programs; give one of them")
     if misses and profiles:
         raise UsageError("--misses builds the misses of this machine; leave --device-profile out")
     if recordings and named.anything:

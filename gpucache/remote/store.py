@@ -303,6 +303,50 @@ class RemoteStore:
         )
 
 
+class RemoteStores:
+    """Several stores, asked in order for what the one before lacks; builds go to the first. Raises nothing.
+
+    They share the time that asking may cost. What a later one has is not sent to an earlier one.
+    """
+
+    def __init__(
+        self, settings: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
+    ) -> None:
+        """As for one store."""
+        urls = (settings.url, *settings.others)
+        each = settings._replace(timeout_s=settings.timeout_s / (1 if settings.patient else len(urls)))
+        self._stores = [
+            RemoteStore(
+                each._replace(url=url, writes=settings.writes and not place), trusted_keys, signing_key, warn
+            )
+            for place, url in enumerate(urls)
+        ]
+        self.send, self.flush, self.warn = self._first.send, self._first.flush, self._first.warn
+
+    @property
+    def _first(self) -> RemoteStore:
+        return self._stores[0]
+
+    @property
+    def writes(self) -> bool:
+        """Whether the first takes the builds of this machine."""
+        return self._first.writes
+
+    @property
+    def queried(self) -> str:
+        """The URLs of the stores that are queried."""
+        return " ".join(filter(None, (one.queried for one in self._stores)))
+
+    def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
+        """For each request the entry of the first store that has one."""
+        found: list[Fetched | None] = [None] * len(wanted)
+        for store in self._stores:
+            left = [() if one else keys for keys, one in zip(wanted, found, strict=True)]
+            if any(left):
+                found = [one or new for one, new in zip(found, store.find(left), strict=True)]
+        return found
+
+
 def _told(error: Exception | str) -> str:
     if isinstance(error, GpucacheError):
         return error.message

@@ -51,6 +51,18 @@ def test_what_one_machine_compiled_is_a_hit_on_the_next(filled: Fleet) -> None:
     assert event.what == "pulled"
 
 
+def test_the_first_store_that_has_an_entry_is_used(filled: Fleet) -> None:
+    """A store that comes later has what the first lacks, and the first does not get it from there."""
+    near = filled.place / "near store"
+    near.mkdir(mode=0o700)
+    both = f"{near} {filled.store}"
+    settings = {**filled.signing("own"), **filled.trusting("ci", "own"), "GPUCACHE_REMOTE": both}
+    assert compiled(filled.run("next", cuda_job(1), cuda_job(3), **settings)) == [0, 1]
+    assert len([one for one in (near / "entries").rglob("*-*") if one.is_file()]) == 1
+    assert compiled(filled.run("third", cuda_job(1), cuda_job(3), **settings)) == [0, 0]
+    assert len(filled.objects()) == 2
+
+
 def test_an_explanation_names_the_field_that_differs_from_a_fetched_entry(filled: Fleet) -> None:
     """The record of a fetched entry is like that of a local compile."""
     filled.run("next", cuda_job(1), **filled.trusting())
