@@ -374,7 +374,7 @@ LINES: Mapping[str, int] = {
     "manifest": 450,
     "checks": 450,
     "cuda": 400,
-    "settings": 450,
+    "settings": 500,
     "model": 350,
     "triton": 350,
     "folders": 350,
