@@ -14,9 +14,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
-from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
-from gpucache.host.forks import shared_out
 
 Judge = Callable[[CacheEntry], bool]
 Try = Callable[[CacheEntry], Checked]
@@ -93,8 +91,13 @@ def run_verify(
     are the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which
     of them are sound: so many are shared out among the cores.
     """
-    shares = min(cores(), sound_alike // _WORTH_A_SHARE)
-    if shares > 1 and not trials and cache.divides:
+    shares = 1
+    if sound_alike >= 2 * _WORTH_A_SHARE and not trials and cache.divides:
+        from gpucache.engine.workers.capacity import cores  # which a small cache does not need
+        from gpucache.host.forks import shared_out
+
+        shares = min(cores(), sound_alike // _WORTH_A_SHARE)
+    if shares > 1:
 
         def told(number: int) -> Iterator[tuple[Checked, CacheEntry, int]]:
             found = cache.checked((number, shares))
