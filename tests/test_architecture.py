@@ -362,7 +362,7 @@ LINES: Mapping[str, int] = {
     "serve": 4_250,
     "store": 3_450,
     "backends": 3_300,
-    "sources": 2_750,
+    "sources": 2_550,
     "payload": 1_800,
     "bench": 1_650,
     "library": 1_450,
