@@ -293,7 +293,7 @@ class Document(TypedDict):
     """The document of a command that ran."""
 
     schema: int
-    """The version of these names: 1. Another when a key goes or changes its meaning."""
+    """The schema's version, now 1. It increases when a key is removed or changes meaning."""
     command: str
     """The verb."""
     outcomes: list[Any]

@@ -164,9 +164,8 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
                 yield from _written(one, now_ns)
         if one.under_run:
             yield plain(
-                f"note:    kept for programs that call NVRTC themselves under 'gpucache run', with keys of "
-                f"their own: {_builds(one.under_run, now_ns)}; 'gpucache inspect --misses' lists the "
-                "misses of such programs",
+                f"note:    entries made under 'gpucache run' ({_builds(one.under_run, now_ns)}) do not serve "
+                "library or warm builds; see gpucache-keys(7)",
                 "yellow",
             )
         if one.elsewhere is not None:

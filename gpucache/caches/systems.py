@@ -197,7 +197,7 @@ class CudaCorePlaces(Places):
         ),
         remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
         lacking=(
-            "a program that gives FileStreamProgramCache a path keeps its cache there, for any value of the "
+            "a program that passes a path to FileStreamProgramCache keeps its cache there, whatever the "
             "environment says"
         ),
     )

@@ -97,7 +97,7 @@ def bench(
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare the times.
 
-    Cold: no store has an entry. Warm: everything cached, in the benchmark's own cache. Each case
+    Cold: empty cache. Warm: full cache. Both are the benchmark's own directories. Each case
     has the median times and their ratio with its 95 % interval. With -- COMMAND the command is timed, with
     every known cache that can be moved in the benchmark's own directories.
 

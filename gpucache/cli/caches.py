@@ -55,7 +55,7 @@ def timeout_option(function: F) -> F:
     return click.option(
         "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True, expose_value=False,
         callback=lambda context, _, value: context.meta.update({_TIMEOUT: value}),
-        help="Seconds for each request to a store, and one more for each MiB that it moves.",
+        help="Seconds allowed per request to a store, plus one per MiB transferred.",
     )(function)  # fmt: skip
 
 

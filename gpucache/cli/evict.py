@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 @cache_option
 @timeout_option
 @valued(
-    "--max-size", "S", Size(), "If the caches exceed this size, such as 2GiB, bring them down to 80 % of it."
+    "--max-size",
+    "S",
+    Size(),
+    "Above this size, such as 2GiB, evict down to 80 % of it, so that the next entry evicts nothing.",
 )
-@valued("--max-files", "N", Count(1), "If the caches have more files than N, bring them down to 80 % of it.")
+@valued("--max-files", "N", Count(1), "Above N files, evict down to 80 % of that.")
 @valued(
     "--older-than",
     "A",
@@ -67,7 +70,7 @@ def evict(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Remove the entries that every given filter selects, the least recently used first.
+    """Remove entries that match all given filters, least recently used first.
 
     With URL they are entries of a store to which caches were pushed.
 

@@ -49,16 +49,16 @@ def pull(
 ) -> None:
     """Fill caches with the entries of a store that programs of this machine would hit.
 
-    URL is as for push, or https:// of a plain web server. An entry is pulled if no known fact differs
-    (architecture, driver, version and others); differing facts are listed. It must be signed by your own key
-    or by a key of GPUCACHE_TRUSTED_KEYS.
+    URL is as for push, or https:// of a plain web server. Only entries whose architecture, driver, version
+    etc. match this machine are pulled; other differences are listed. Each must be signed by your own key or
+    by a key of GPUCACHE_TRUSTED_KEYS.
 
     \f
     With --cache all every system is filled for which the store has entries. Each entry is checked by its
     format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
     of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
-    Of a web server pull sees the entries in the index, which every push writes, and every program that sends
-    entries.
+    From a web server, pull sees only entries listed in the index, which push and programs that send entries
+    update.
 
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a

@@ -71,11 +71,11 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
     so the command has glibc.rtld.optional_static_tls=4096 in GLIBC_TUNABLES, which is enough for jemalloc,
     tcmalloc and ASan. Programs with TSan, LSan or Scudo, which need more, start with --no-nvrtc.
 
-    OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
-    loads them, from any place. Not supported: an NVRTC that is linked statically or not named
-    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. Of OpenCL programs
-    that are compiled and linked apart the link is served, unless PoCL compiles; of SPIR-V modules the first
-    build, with its specialization constants, as SYCL programs need it on OpenCL devices
+    OpenCL: the ICD loader must support OPENCL_LAYERS. NVRTC 12 and 13: must be loaded dynamically by
+    glibc, from any path. Not supported: an NVRTC that is linked statically or not named
+    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. For OpenCL programs
+    built with clCompileProgram and clLinkProgram the link step is served, but not on PoCL; of SPIR-V modules
+    the first build, with its specialization constants, as SYCL programs need it on OpenCL devices
     (SYCL_CACHE_PERSISTENT=1 has them keep a cache of their own). A program with other
     mounts, another root directory, user, group or capabilities than gpucache, or with a seccomp filter that
     gpucache does not have, gets hits at most: its misses are not cached. In a container with a default

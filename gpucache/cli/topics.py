@@ -140,8 +140,8 @@ _KEY = (
     "Local sizes are not part of a key: a build with local sizes also serves programs that name none. They "
     "matter to compilers that build late: PoCL compiles again at the first launch with each new local size, "
     "unless warm or the program named that size.",
-    "Programs that call NVRTC themselves under gpucache run have separate keys, because a hit returns "
-    "the same log and symbol names, so the base name of the source is part of them.",
+    "Programs that call NVRTC themselves under gpucache run have separate keys that "
+    "include the source's base name, because a hit must return the same log and symbol names.",
     "Every binary is checked against its checksum at each hit. A damaged entry is a miss.",
 )
 _OWNERS = (
@@ -157,9 +157,9 @@ _OWNERS = (
     "KEY KEY compares two kernels, and a miss names the differences from the nearest one.",
 )
 _MISS = (
-    "A program that misses compiles in its own process, and only one of all processes that want the same key "
-    "does so; the others wait for it. The library returns the result at once, and a thread publishes the "
-    "entry and logs the reason. Call gpucache.opencl.flush() or gpucache.cuda.flush() before os._exit, which "
+    "On a miss, one process compiles; others that need the same key wait for it. The library returns the "
+    "result at once, and a thread publishes the entry and logs the reason. Call "
+    "gpucache.opencl.flush() or gpucache.cuda.flush() before os._exit, which "
     "would lose the entry, or before the same process reads the log or the cache.",
     "PoCL takes seconds for a binary where the program itself starts in milliseconds. So the program builds "
     "plainly there, and the request is noted: gpucache warm --misses builds it for the next start, and "
@@ -268,8 +268,8 @@ MAIN_CONTAINER = """\
 set -a; . /caches/gpucache.env; set +a
 exec gpucache run -- python app.py"""
 _ONLY_HITS = (
-    "With GPUCACHE_REQUIRE=1 a build that misses fails, which shows that nothing is compiled. Without it a "
-    "program whose init container pulled nothing compiles as usual.",
+    "With GPUCACHE_REQUIRE=1 a build that misses fails, so a start that succeeds proves that nothing was "
+    "compiled. Without it a program whose init container pulled nothing compiles as usual.",
 )
 _ON_NODES = (
     "Many nodes start at once, each with an empty disk, and ask the store for each program as they come to "

@@ -131,20 +131,21 @@ def warm(
     alone. It lists which machines would miss which programs and why, and the commands that build all missing
     entries. A program is looked up for the device that it was recorded for, or for the machine's own devices
     with the same kind of compiler, with the headers and directories as recorded. A machine without such a
-    device does not miss it. Machines with the same results are one row; -v and --json list each. With --cache
+    device is skipped. Machines with the same results are one row; -v and --json list each. With --cache
     only that store is searched, by the catalogues that push wrote. A command builds all programs of its
     recordings for each target that it names. To give many profiles:
     $(printf -- '--device-profile %s ' fleet/*.json)
 
-    --on builds for the devices and the environment variables of a cluster's workers, which need the same
-    version of gpucache. No shared file system is needed: sources, headers and options are sent, builds run
-    in processes of their own, and an entry is checked before it is kept here; 'gpucache push' sends it on. A
-    build whose worker is lost, or does not answer within --timeout and 180 seconds, is tried once more. A
+    --on builds on a cluster's workers, for their devices and with their environment variables; they need the
+    same version of gpucache. No shared file system is needed: sources, headers and options are sent, builds
+    run in processes of their own, and an entry is checked before it is kept here; 'gpucache push' sends it on.
+    A build whose worker is lost, or does not answer within --timeout and 180 seconds, is tried once more. A
     worker that does not answer gets no more builds. Builds that contain the paths of their files fail. The
-    workers must be trusted: Dask and mpi4py can run code that a worker sends. --on mpi is for 'mpiexec -n N
-    gpucache warm ...', whose first process asks and keeps, and whose others build; a lost one ends them all,
-    and the next run goes on. (Extras: dask, mpi. The wheel of mpi4py loads Open MPI as Debian installs it; of
-    Debian's MPICH it needs a link to libmpich.so.12 with the name libmpi.so.12 in LD_LIBRARY_PATH.)
+    workers must be trusted: Dask and mpi4py can run code that a worker sends. Run --on mpi as
+    'mpiexec -n N gpucache warm ... --on mpi': rank 0 distributes and stores, the others build. If a rank dies
+    the job ends; run it again to continue. (Extras: dask, mpi. The wheel of mpi4py loads Open MPI as Debian
+    installs it; with Debian's MPICH, make a link libmpi.so.12 to libmpich.so.12 in a directory of
+    LD_LIBRARY_PATH.)
 
     With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """
