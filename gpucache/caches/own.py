@@ -180,10 +180,18 @@ class OwnCache(OwnRoot):
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         from concurrent.futures import ThreadPoolExecutor  # only pull needs it
 
+        def start(entry: PortableEntry) -> Callable[[], Restored]:
+            restored = self._restored(entry)
+            if not restored.done:
+                return lambda: restored
+            # Threads wait for the disk alone: for anything else they would wait for each other.
+            return pool.submit(self._synced, CacheKey(entry.key), restored).result
+
         with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
-            yield from restored_ahead(lambda entry: pool.submit(self._restored, entry).result, entries)
+            yield from restored_ahead(start, entries)
 
     def _restored(self, entry: PortableEntry) -> Restored:
+        """Put an entry in place, not durably yet."""
         if not self.store.writable:
             why = f"the cache at {self.store.root} is read-only; unset GPUCACHE_READ_ONLY"
             return Restored(done=False, reason=why, failed=True)
@@ -191,18 +199,27 @@ class OwnCache(OwnRoot):
             key = CacheKey(entry.key)
             if [(self.name, own_name(key))] != [(entry.system, one.name) for one in entry.files]:
                 raise FormatError(f"it is laid out as no entry of {self.name}")
-            data = entry.files[0].data
-            done = self.store.adopt(key, data)
+            done = self.store.adopt(key, entry.files[0].data)
         except (FormatError, ValueError) as error:  # the latter for text that is not a key
             return Restored(done=False, reason=str(error), damaged=True)
         except CacheUnusableError as error:
             return Restored(done=False, reason=str(error), failed=True)
         except OSError as error:
-            why = (
-                f"{self.store.root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
-            )
-            return Restored(done=False, reason=why, failed=True)
+            return self._unwritten(error)
         return Restored(done=done, present=not done)
+
+    def _synced(self, key: CacheKey, restored: Restored) -> Restored:
+        try:
+            self.store.sync(key)
+        except CacheUnusableError as error:
+            return Restored(done=False, reason=str(error), failed=True)
+        except OSError as error:
+            return self._unwritten(error)
+        return restored
+
+    def _unwritten(self, error: OSError) -> Restored:
+        why = f"{self.store.root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
+        return Restored(done=False, reason=why, failed=True)
 
     def beside_bytes(self) -> int:
         return self.store.beside_bytes()

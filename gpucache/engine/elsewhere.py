@@ -4,6 +4,7 @@ Imported by the first miss where such a store is configured. Owns the requests, 
 use. Must not know how the store is reached or which keys it trusts.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -71,7 +72,8 @@ def _keep(
     if store is None:
         return False
     try:
-        if store.put_file(entry, file, fetched=True) and prepared is not None:
+        # As it can be fetched again, it need not survive a power cut.
+        if store.put_file(entry, file, time.time_ns()) and prepared is not None:
             record_build(store, named(prepared.request.program), entry, "pulled")
     except (OSError, CacheUnusableError) as error:
         from gpucache.engine.lookup import not_kept

@@ -12,11 +12,11 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO
 from uuid import uuid4
 
 from gpucache.errors import RemoteError
@@ -44,15 +44,7 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO,
 """The errors for anything other than a file, such as a link or a socket."""
 _FEW = 4
 _LARGEST_REPLACED = 1 << 30
-
-
-class _Place(NamedTuple):
-    """Where an object is written: the temporary file, and its directory and name afterwards."""
-
-    temporary: Folder
-    partial: str
-    folder: Folder
-    name: str
+_Steps = Generator[BinaryIO | bool]
 
 
 class FolderObjects:
@@ -90,16 +82,34 @@ class FolderObjects:
         objects: Iterable[tuple[str, bytes]],
         files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
     ) -> Iterator[tuple[str, bool]]:
-        """Files, each linked into place."""
-        return in_parallel(
-            lambda pair: (pair[0], self._create(*pair)), objects, weight=lambda pair: len(pair[1])
-        )
+        """Files, each linked into place once threads have it on disk: elsewhere they would hinder another."""
+        under_way: set[_Steps] = set()
+
+        def begun() -> Iterator[tuple[str, _Steps, BinaryIO | bool, int]]:
+            for name, data in objects:
+                under_way.add(steps := self._creation(name, data))
+                yield name, steps, next(steps), len(data)
+
+        try:
+            for name, steps in in_parallel(_synced, begun(), weight=lambda one: one[-1]):
+                yield name, bool(next(steps))
+                under_way.remove(steps)
+                steps.close()
+        except OSError as error:
+            raise self._unwritten(error) from None
+        finally:
+            for steps in under_way:
+                steps.close()
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Rename over the old file; below a lock, if the file system has them and it is free."""
         try:
-            with self._locked(), self._written(name, change(self._read(name, _LARGEST_REPLACED))) as made:
-                made.temporary.move(made.partial, made.folder, made.name)
+            with self._locked(), self._folder_of(name, make=True) as (root, folder, last):
+                data = change(self._read(name, _LARGEST_REPLACED))
+                with self._written(root, data) as (temporary, partial, file):
+                    os.fsync(file.fileno())
+                    file.close()
+                    temporary.move(partial, folder, last)
         except OSError as error:
             raise self._unwritten(error) from None
 
@@ -133,24 +143,27 @@ class FolderObjects:
                 return None
             raise self._unread(error) from None
 
-    def _create(self, name: str, data: bytes) -> bool:
-        try:
-            with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
+    def _creation(self, name: str, data: bytes) -> _Steps:
+        """The steps of creating a file: first to write it, which is to be synced then, or False if it exists;
+        then to link it, with False if it exists by now."""
+        with self._folder_of(name, make=True) as (root, folder, last):
+            with suppress(FileNotFoundError):
                 folder.lstat(last)
-                return False
-            with self._written(name, data) as made:
+                yield False
+                yield False
+            with self._written(root, data) as (temporary, partial, file):
+                yield file
+                file.close()
                 try:
-                    made.temporary.link(made.partial, made.folder, made.name)
+                    temporary.link(partial, folder, last)
                 except FileExistsError:
-                    return False
+                    yield False
                 except OSError:  # a file system without hard links
                     with suppress(FileNotFoundError):
-                        made.folder.lstat(made.name)
-                        return False
-                    made.temporary.move(made.partial, made.folder, made.name)
-        except OSError as error:
-            raise self._unwritten(error) from None
-        return True
+                        folder.lstat(last)
+                        yield False
+                    temporary.move(partial, folder, last)
+                yield True
 
     @contextmanager
     def _folder_of(self, name: str, *, make: bool) -> Iterator[tuple[Folder, Folder, str]]:
@@ -176,27 +189,23 @@ class FolderObjects:
         return mode & (0o700 | root.status().st_mode if self._shared else 0o700)
 
     @contextmanager
-    def _written(self, name: str, data: bytes) -> Iterator[_Place]:
-        """A temporary file with some bytes, on disk, for an object; gone afterwards."""
-        with ExitStack() as opened:
-            root, folder, last = opened.enter_context(self._folder_of(name, make=True))
-            temporary = opened.enter_context(root.make(_TEMPORARY, self._mode(root, 0o777)))
-            made = _Place(temporary, f"{os.getpid()}-{uuid4().hex}", folder, last)
+    def _written(self, root: Folder, data: bytes) -> Iterator[tuple[Folder, str, BinaryIO]]:
+        """A temporary file with some bytes, not synced yet, and its directory and name; gone afterwards."""
+        with root.make(_TEMPORARY, self._mode(root, 0o777)) as temporary:
+            partial = f"{os.getpid()}-{uuid4().hex}"
             try:
                 mode = self._mode(root, 0o666)
-                fd = temporary.open_for_writing(made.partial, os.O_WRONLY | os.O_EXCL, mode)
+                fd = temporary.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, mode)
                 with os.fdopen(fd, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(fd)
-                    now_ns = os.fstat(fd).st_mtime_ns
-                yield made
+                    if not self._swept:
+                        self._swept = True
+                        self._sweep(temporary, os.fstat(fd).st_mtime_ns)
+                    yield temporary, partial, file
             finally:
                 with suppress(FileNotFoundError):
-                    temporary.unlink(made.partial)
-            if not self._swept:
-                self._swept = True
-                self._sweep(temporary, now_ns)
+                    temporary.unlink(partial)
 
     def _sweep(self, folder: Folder, now_ns: int) -> None:
         """Remove temporary files of writers that were killed, by the clock of the file system."""
@@ -244,6 +253,14 @@ def open_url(url: str, limits: Limits) -> FolderObjects:
 def os_errors_remote(told: str, error: OSError) -> RemoteError:
     """An error of the operating system as one of a store."""
     return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
+
+
+def _synced(one: tuple[str, _Steps, BinaryIO | bool, int]) -> tuple[str, _Steps]:
+    """In a thread: let a file's bytes get to the disk."""
+    name, steps, file, _ = one
+    if not isinstance(file, bool):
+        os.fsync(file.fileno())
+    return name, steps
 
 
 def _files(folder: Folder, prefix: str) -> Iterator[Listed]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _ANSWERS = 1 << 13
 """How many answers of each kind a snapshot keeps."""
+_PUTS = 64
+"""After how many files from elsewhere leftovers are looked for."""
 _ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 _SHARED_ROWS = _ROWS._replace(files=1 << 16, total_bytes=1 << 30)
 
@@ -75,6 +77,7 @@ class DirectoryStore(EntryReader):
         """Answers to questions of programs, wherever this root comes to be."""
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
+        self._puts = count()
 
     def publish(self, entry: Entry) -> int:
         """Put an entry in place atomically and return its size in bytes.
@@ -84,16 +87,17 @@ class DirectoryStore(EntryReader):
         """
         data = encode(entry)
         self._put(entry.key, data, entry.head.created_ns)
+        scan.remove_left(self._root, time.time_ns())
         return len(data)
 
     def adopt(self, key: CacheKey, data: bytes) -> bool:
-        """Put the bytes of an entry's file in place as they are, unless a sound entry exists.
+        """Put the bytes of an entry's file in place as they are, unless a sound entry exists; see ``sync``.
 
         Returns whether it was put, which its program's history then has. Raises FormatError if anything in
         them is not sound or not true, OSError, or CacheUnusableError for the root.
         """
         whole = parse_true(data, key)
-        if not self.put_file(whole, data):
+        if not self.put_file(whole, data, whole.head.created_ns):
             return False
         source = next((field.value for field in whole.detail.key_fields if field.label == "source"), "")
         head = whole.head
@@ -103,16 +107,23 @@ class DirectoryStore(EntryReader):
         self.history.record(head.program, event)
         return True
 
-    def put_file(self, whole: Entry, data: bytes, *, fetched: bool = False) -> bool:
-        """The same for bytes that were verified, and the entry in them.
+    def sync(self, key: CacheKey) -> None:
+        """Let an entry that was put survive a power cut; raises OSError."""
+        with self._root.open(*layout.entry_folder(key)) as folder:
+            fd = folder.open_file(layout.entry_name(key))
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            folder.sync()
 
-        An entry that is ``fetched`` for a program is used now, and as it can be fetched again, a power cut
-        may damage it.
-        """
+    def put_file(self, whole: Entry, data: bytes, used_ns: int) -> bool:
+        """The same for bytes that were verified, and the entry in them; it was used last at ``used_ns``."""
         if isinstance(self.get(whole.key, use=False), Found):
             return False
-        used_ns = time.time_ns() if fetched else whole.head.created_ns
-        self._put(whole.key, data, used_ns, durable=not fetched)
+        self._put(whole.key, data, used_ns, durable=False)
+        if next(self._puts) % _PUTS == 0:
+            scan.remove_left(self._root, time.time_ns())
         return True
 
     def _put(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool = True) -> None:
@@ -123,7 +134,6 @@ class DirectoryStore(EntryReader):
             if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
             self._put_once(key, data, used_ns, durable=durable)
-        scan.remove_left(self._root, time.time_ns())
 
     def _put_once(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool) -> None:
         with self._root.make(*layout.entry_folder(key)) as folder:
