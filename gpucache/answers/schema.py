@@ -29,6 +29,7 @@ from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
+from gpucache.answers.shipped import Shipped, ShippedSummary
 from gpucache.answers.stats import Stats
 from gpucache.answers.transfer import Pulled, PullSummary, Pushed, PushSummary
 from gpucache.answers.verify import Finding, VerifySummary
@@ -262,6 +263,8 @@ ANSWERS = (
     Answered(
         "inspect WHAT", EntryReport, "The entries that are named; a damaged one as cache entry.", Listed
     ),
+    Answered("inspect FILE", Shipped, "The compiled files that are named.", ShippedSummary),
+    Answered("verify FILE", Shipped, "The same.", ShippedSummary),
     Answered("inspect --misses", RecordedMiss, "The last misses, newest first.", MissesSummary),
     Answered("inspect --stats", None, "Hits, misses and the time saved.", Stats),
     Answered("inspect --watch", Written, "Every entry as it is written: lines, and no document.", None),

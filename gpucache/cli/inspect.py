@@ -40,6 +40,7 @@ from gpucache.cli.parameters import (
     valued,
     writing,
 )
+from gpucache.cli.shipped import show_files
 from gpucache.cli.streams import complain
 from gpucache.engine.selection import Opened
 from gpucache.errors import CacheUnusableError, ExitCode, FormatError, SourceError, UsageError
@@ -251,8 +252,9 @@ def inspect(
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
     WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
-    fields; the URL of a store shows its entries. --why takes the options of warm and says, without
-    compiling, whether a program would hit and if not why (exit 3).
+    fields; the URL of a store shows its entries. A compiled file (.so, .pt2, .fatbin) is shown with the
+    GPUs that it has code for; exit 3 if that of --device-profile is none. --why takes the options of warm
+    and says, without compiling, whether a program would hit and if not why (exit 3).
 
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the
@@ -266,6 +268,8 @@ def inspect(
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.
     """
+    if not (why or cache) and show_files("inspect", what, profile):
+        return
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
     ways |= {"--plot": plot, "--recording": recording, "--stats": stats}
     says_how = bool(named.anything or profile or wanted)

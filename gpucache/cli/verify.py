@@ -7,6 +7,7 @@ import click
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, flag
+from gpucache.cli.shipped import show_files
 from gpucache.cli.usage import VerbCommand
 from gpucache.errors import CacheUnusableError
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 def verify(
     what: tuple[str, ...], cache: tuple[str, ...], load: bool, rebuild: bool, repair: bool, strict: bool
 ) -> None:
-    """Check every entry, or those of WHAT (programs, targets, first digits of keys; or the URL of a store).
+    """Check every entry, or those of WHAT (programs, targets, first digits of keys; a
+    store's URL; or compiled files, as inspect takes them).
 
     Damage (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Notes (exit 3 with --strict):
     stale, superseded, orphan, leftover, locked, unsupported.
@@ -51,6 +53,8 @@ def verify(
     from gpucache.engine.machine import toolchains_for
     from gpucache.engine.verify import verify_caches
 
+    if not cache and show_files("verify", what):
+        return
     what, cache = stores_apart(what, cache)
     opened = open_named(cache)
     require_named(opened, cache)

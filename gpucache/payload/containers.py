@@ -5,9 +5,10 @@ NVIDIA documents neither of its formats: every statement about their layout come
 13.0 and NVRTC 11.8, 12.4, 12.9 and 13.5, and fields that were not understood are not read.
 """
 
+import struct
 from collections.abc import Iterator
 
-from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading, Source
 
 _FATBIN_KINDS = {1: "compute_", 2: "sm_"}
 _TAG_ARCHITECTURE = 1
@@ -15,6 +16,8 @@ _TAG_SPECIFIC = 0x20
 _TAG_END = 0x63
 _TAGS_READ = 256
 _IMAGES_READ = 4096
+_GAP_BYTES = 4096
+FATBIN = b"\x50\xed\x55\xba"
 _SPIRV = b"\x03\x02\x23\x07"
 _POCL_READ = range(6, 12)
 _POCL_WITH_ROOT_SIZE = 9
@@ -49,6 +52,29 @@ def read_fatbin(reading: Reading) -> None:
     reading.note("fatbin version", version)
     reading.note_names("images", _images(reading, header_size, header_size + size))
     reading.require(header_size + size, "last image")
+
+
+def images(source: Source, start: int, end: int) -> Iterator[str | None]:
+    """The architectures of the images in some fatbins one behind the other, of which only headers are read;
+    None for an image of another kind. Raises CutError."""
+    for _ in range(_IMAGES_READ):
+        gap = source.cut(start, min(start + _GAP_BYTES, end)).find(FATBIN)
+        if gap < 0:
+            return
+        start += gap
+        header_size, size = struct.unpack("<HQ", source.cut(start + 6, start + 16))
+        source.require(start + header_size + size, "last image")
+        at, start = start + header_size, start + header_size + size
+        while at < start:
+            source.require(at + 32, "image header")
+            head = source.cut(at, at + 32)
+            kind, _, length, content = struct.unpack_from("<HHIQ", head)
+            yield (
+                f"{_FATBIN_KINDS[kind]}{int.from_bytes(head[28:], 'little')}"
+                if kind in _FATBIN_KINDS
+                else None
+            )
+            at += max(length, 32) + content
 
 
 def _images(reading: Reading, start: int, end: int) -> Iterator[str]:

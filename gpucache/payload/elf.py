@@ -10,11 +10,11 @@ Of AMD it reads code objects and the offload bundles that HIP's compiler packs t
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
+from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading, Source
 from gpucache.units import printable
 
 _ET_DYN = 3
@@ -50,17 +50,6 @@ class Library(NamedTuple):
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
-
-
-class Source(Protocol):
-    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library is on a disk."""
-
-    def require(self, end: int, part: str) -> None:
-        """Raise CutError if a part that ends at offset ``end`` is incomplete."""
-
-    def cut(self, start: int, end: int) -> bytes:
-        """The bytes between two offsets, as many as exist."""
-        ...
 
 
 class Exports(NamedTuple):
@@ -233,6 +222,20 @@ def read_library(source: Source) -> Library:
     return Library(build_id, texts(_DT_NEEDED), folders(_DT_RPATH), folders(_DT_RUNPATH))
 
 
+def sections_at(source: Source, names: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Where the sections of some names begin and end; raises BrokenError if they exceed the file."""
+    file = _open(source)
+    sections = _sections(file)
+    index = sections[0].link if sections and file.names_index == _SHN_XINDEX else file.names_index
+    if not 0 < index < len(sections):
+        return
+    for one in sections[1:]:
+        start = sections[index].offset + one.name_offset
+        if one.kind != _SHT_NOBITS and _text(source.cut(start, start + _NAME_LIMIT)) in names:
+            source.require(one.offset + one.size, "section with code")
+            yield one.offset, one.offset + one.size
+
+
 def loaded_build_id(image: Source) -> str | None:
     """The build id of a library in memory, whose parts are at their addresses; raises BrokenError."""
     file = _open(image)
@@ -374,7 +377,8 @@ def _build_id(order: str, notes: bytes) -> str | None:
 
 
 _MAGIC_BYTES = 24
-_COMPRESSED = b"CCOB"
+_BUNDLE, COMPRESSED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
+_BUNDLE_LIST_BYTES, _PAGE_BYTES = 64 << 10, 4096
 _OBJECT_LIMIT = 256
 _IDENTIFIER_LIMIT = 256
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
@@ -413,7 +417,7 @@ def read_bundle(reading: Reading) -> None:
     payload.
     """
     reading.kind = PayloadKind.OFFLOAD_BUNDLE
-    if reading.data.startswith(_COMPRESSED):
+    if reading.data.startswith(COMPRESSED):
         return
     found: dict[str, None] = {}
     try:
@@ -425,6 +429,20 @@ def read_bundle(reading: Reading) -> None:
             (reading.architecture,) = found
         elif found:
             reading.note("architectures", ", ".join(found))
+
+
+def bundled(source: Source, start: int, end: int) -> Iterator[str]:
+    """The architectures in some offload bundles one behind the other, at multiples of a page, of which only
+    the lists are read; none of compressed ones. Raises BrokenError."""
+    while start < end:
+        reading = Reading(source.cut(start, min(end, start + _BUNDLE_LIST_BYTES)))
+        if not reading.data.startswith(_BUNDLE):
+            return
+        last = _MAGIC_BYTES
+        for identifier, last_of_one in _objects(reading):
+            last = max(last, last_of_one)
+            yield from _GFX.findall(identifier)
+        start += (last + _PAGE_BYTES - 1) // _PAGE_BYTES * _PAGE_BYTES
 
 
 def _objects(reading: Reading) -> Iterator[tuple[str, int]]:

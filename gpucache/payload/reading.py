@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from gpucache.errors import FormatError
 from gpucache.units import PRINTED, format_size, printable
@@ -79,6 +80,16 @@ class BrokenError(FormatError):
 
 class CutError(BrokenError):
     """The bytes end before all the data that they declare."""
+
+
+class Source(Protocol):
+    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library is on a disk."""
+
+    def require(self, end: int, part: str) -> None:
+        """Raise CutError if a part that ends at offset ``end`` is incomplete."""
+
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes between two offsets, as many as exist."""
 
 
 @dataclass(slots=True)

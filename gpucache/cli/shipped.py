@@ -1,0 +1,26 @@
+"""Compiled files that ``inspect`` and ``verify`` are given in the place of entries."""
+
+from pathlib import Path
+
+from gpucache.cli.globals import given, leave
+from gpucache.errors import ExitCode
+
+
+def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) -> bool:
+    """Show the files that are named, if they are such; exits 3 if one is damaged or has no code for a device
+    of a profile. Raises UsageError."""
+    from gpucache.engine.shipped import is_shipped
+
+    if not what or not all(map(is_shipped, what)):
+        return False
+    from gpucache.answers.shipped import ShippedSummary, shipped
+    from gpucache.engine.shipped import read_shipped
+    from gpucache.probe.profile import load_profile
+
+    devices = load_profile(profile).devices if profile else ()
+    found = [read_shipped(Path(word), devices) for word in what]
+    unfit = sum(bool(one.lacks or one.damaged) for one in found)
+    summary: ShippedSummary = {"files": len(found), "unfit": unfit}
+    given().answer(verb, found, summary, shipped(found, profile=profile is not None))
+    leave(ExitCode.FINDINGS if unfit else ExitCode.DONE)
+    return True

@@ -1,0 +1,151 @@
+"""Compiled files that somebody shipped, read by their headers: nothing in them is loaded.
+
+A file can have gigabytes of code, so only the headers of its images are read. Source of the formats:
+``gpucache.payload.containers`` and ``gpucache.payload.elf``; a package of PyTorch's (``.pt2``, AOTInductor)
+is a zip file with binaries and libraries in it.
+"""
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from gpucache.answers.shipped import PACKED, Shipped
+from gpucache.errors import FormatError
+from gpucache.host import os_errors
+from gpucache.model import Device
+from gpucache.payload import PayloadKind, describe
+from gpucache.payload.containers import FATBIN, images
+from gpucache.payload.elf import COMPRESSED, bundled, sections_at
+from gpucache.payload.reading import CutError, Reading
+
+_NAME = re.compile(r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)")
+_WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco)")
+_WHOLE_BYTES, _MEMBERS = 64 << 20, 2000
+_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin")
+_OPAQUE = "its format is not documented, so gpucache cannot say for which devices it has code"
+_BARE = {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE}
+
+
+class _Disk(NamedTuple):
+    """A file read piece by piece: see ``gpucache.payload.reading.Source``."""
+
+    stream: BinaryIO
+    size: int
+
+    def require(self, end: int, part: str) -> None:
+        if end > self.size:
+            raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
+
+    def cut(self, start: int, end: int) -> bytes:
+        self.stream.seek(min(start, self.size))
+        return self.stream.read(max(0, min(end, self.size) - start))
+
+
+def is_shipped(word: str) -> bool:
+    """Whether a word names such a file. Raises nothing."""
+    path = Path(word)
+    try:
+        return _NAME.fullmatch(path.name) is not None and path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_shipped(path: Path, devices: Sequence[Device] = ()) -> Shipped:
+    """A file, and which devices it has code for; raises UsageError if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            kind, code, problem = _read(path, _Disk(stream, os.fstat(stream.fileno()).st_size))
+    except OSError as error:
+        raise os_errors.unreadable(str(path), error, "name a file that this user may read") from None
+    found = Shipped(
+        str(path),
+        kind,
+        tuple(sorted((one for one in code if not one.startswith("compute_")), key=_order)),
+        tuple(sorted((one for one in code if one.startswith("compute_")), key=_order)),
+        problem=problem,
+        damaged=bool(problem) and problem != _OPAQUE,
+    )
+    targets = [str(one.target) for one in devices if one.target and one.present and one.backend == "cuda"]
+    ready = [one for one in targets if any(_runs(arch, one) for arch in found.machine_code)]
+    later = [one for one in targets if one not in ready and any(_compiles(arch, one) for arch in found.ptx)]
+    lacking = [one for one in targets if one not in (*ready, *later)] if code else []
+    return found._replace(runs_on=tuple(ready), compiles_for=tuple(later), lacks=tuple(lacking))
+
+
+def _read(path: Path, disk: _Disk) -> tuple[str, set[str], str]:
+    """The kind of a file, the architectures of its code, and its problem."""
+    start = disk.cut(0, 4)
+    try:
+        if start == b"PK\3\4":
+            return "package", set(_package(path)), ""
+        if start == FATBIN:
+            return "fatbin", set(_fatbins(disk, 0, disk.size)), ""
+        info = describe(disk.cut(0, _WHOLE_BYTES))
+        if info.kind in _BARE and disk.size <= _WHOLE_BYTES:
+            found = dict(info.detail).get("architectures", info.architecture or "")
+            return info.kind.value, set(filter(None, found.split(", "))), info.problem or ""
+        if start == b"\x7fELF":
+            return "library", set(_library(disk)), ""
+    except (FormatError, zipfile.BadZipFile) as error:
+        return "unknown", set(), f"it is damaged: {error}"
+    return "unknown", set(), _OPAQUE
+
+
+def _library(disk: _Disk | Reading) -> Iterator[str]:
+    for start, end in sections_at(disk, _SECTIONS):
+        if disk.cut(start, start + 4) == FATBIN:
+            yield from _fatbins(disk, start, end)
+        elif disk.cut(start, start + 4) == COMPRESSED:
+            yield PACKED
+        else:
+            yield from bundled(disk, start, end)
+
+
+def _fatbins(disk: _Disk | Reading, start: int, end: int) -> Iterator[str]:
+    for arch in images(disk, start, end):
+        if arch is not None:
+            yield arch
+
+
+def _package(path: Path) -> Iterator[str]:
+    with zipfile.ZipFile(path) as package:
+        for member in package.infolist()[:_MEMBERS]:
+            if not _WITH_CODE.fullmatch(member.filename) or member.file_size > _WHOLE_BYTES:
+                continue
+            with package.open(member) as file:
+                data = file.read(_WHOLE_BYTES)
+            info = describe(data)
+            if info.architecture:
+                yield info.architecture
+            elif data.startswith(b"\x7fELF"):
+                yield from _library(Reading(data))
+            elif data.startswith(FATBIN):
+                yield from _fatbins(Reading(data), 0, len(data))
+
+
+_ARCH = re.compile(r"(?:cuda:)?(?:sm|compute)_(\d+)(\d)([af]?)")
+
+
+def _order(arch: str) -> tuple[str, int, str]:
+    """Architectures by their numbers."""
+    family, number, more = re.fullmatch(r"([a-z_]*)(\d*)(.*)", arch).groups()  # type: ignore[union-attr]
+    return family, int(number or 0), more
+
+
+def _runs(arch: str, target: str) -> bool:
+    """Whether machine code runs on a device: of the same generation, and no newer."""
+    code, device = _ARCH.fullmatch(arch), _ARCH.fullmatch(target)
+    if not code or not device or code[1] != device[1]:
+        return False
+    return int(code[2]) <= int(device[2]) if not code[3] else code[2] == device[2]
+
+
+def _compiles(arch: str, target: str) -> bool:
+    """Whether the driver of a device compiles PTX of an architecture: of any that is no newer."""
+    code, device = _ARCH.fullmatch(arch), _ARCH.fullmatch(target)
+    if not code or not device or code[3]:
+        return False
+    return int(code[1] + code[2]) <= int(device[1] + device[2])
