@@ -283,6 +283,8 @@ class Proof:
     off: tuple[str, ...] = ()
     stray: tuple[Growth, ...] = ()
     """The additions to the user's own caches although others were to be warmed."""
+    homeless: Homeless | None = None
+    """A start with an empty home directory, if a trace showed no cache or was not possible."""
     texts: tuple[str, ...] = ()
     """Files in these caches that do not look like entries."""
 
@@ -341,9 +343,9 @@ def _run(
 ) -> tuple[list[SettleRun], Proof]:
     """The runs, and the other findings; caches are below ``into``, or where the user has them.
 
-    One more run follows. If caches were moved, it is traced. If the user's own caches gained nothing, it has
-    empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
-    is an empty directory of ours.
+    More runs follow. If caches were moved, one is traced, and if that shows no other cache, one has an empty
+    home directory. If the user's own caches gained nothing, one has empty caches, to distinguish a command
+    that was warm already from one that uses no known cache. ``place`` is an empty directory of ours.
     """
     try:
         environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
@@ -368,8 +370,21 @@ def _run(
     stray = growth(own, around.look(around.environ, private=False))
     watched = Watched(begun_ns, time.time_ns(), into, around.root_of)
     places = trace(run, argv, place / "trace", watched)
+    homeless = _without_home(argv, run, environ, place / "homeless") if not places else None
     held = around.look(environ, private=True)
-    return runs, Proof(entries(held) > 0, places, stray=stray, texts=texts(held))
+    return runs, Proof(entries(held) > 0, places, stray=stray, texts=texts(held), homeless=homeless)
+
+
+def _without_home(
+    argv: Sequence[str],
+    run: Callable[[Sequence[str], Mapping[str, str]], CommandRun],
+    environ: Mapping[str, str],
+    folder: Path,
+) -> Homeless | None:
+    """A start with the moved caches and an empty home directory, where a trace shows no other cache; None if
+    the command fails then, as without its settings."""
+    done = run(argv, {**environ, **homeless_environment(folder, environ)})
+    return None if done.error else Homeless(done.cpu_ns, homeless_places(folder))
 
 
 def _with_empty_caches(
@@ -430,6 +445,12 @@ def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:
         yield f"it also caches in {format_list(proof.places)}, which was not moved"
     elif proof.stray:
         yield f"it also wrote into your own cache of {format_list([one.cache for one in proof.stray])}"
+    elif proof.homeless is not None and is_far_more(proof.homeless.cpu_ns, [runs[-1].cpu_ns]):
+        where = f" in {format_list(proof.homeless.wrote)}" if proof.homeless.wrote else ""
+        used = (
+            f"{format_duration(proof.homeless.cpu_ns)} of CPU time, before {format_duration(runs[-1].cpu_ns)}"
+        )
+        yield f"it also caches below the home directory{where}: with an empty one it used {used}"
     if not proof.holds:
         hidden = "" if proof.places else _hidden(runs)
         yield f"nothing was warmed: it wrote into no cache that is known{hidden}"

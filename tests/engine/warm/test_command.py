@@ -95,6 +95,28 @@ def test_a_place_that_only_the_command_knows_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("traced", [True, False])
+def test_a_second_cache_in_the_home_directory_is_named(
+    traced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the first was moved: a start with an empty home directory fills it again."""
+    if not traced:
+        monkeypatch.setattr("gpucache.engine.warm.command.shutil.which", lambda _: None)
+    second = (
+        "import os, pathlib\n"
+        "kernel = pathlib.Path(os.environ['HOME'], '.second', 'kernel')\n"
+        "if not kernel.exists():\n"
+        "    sum(i * i for i in range(20_000_000))\n"
+        "    kernel.parent.mkdir()\n"
+        "    kernel.write_bytes(b'code')\n"
+    )
+    (tmp_path / "home").mkdir()
+    summary = _warm(tmp_path, tmp_path / "into", f"{_APP}\n{second}", HOME=str(tmp_path / "home"))
+    (missed,) = summary.missed
+    assert missed.startswith("it also caches below the home directory in ~/.second")
+
+
+@pytest.mark.slow
 def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
     """It computes as long as before, and that is reported with both times, below a directory and in place."""
     hard = "sum(i * i for i in range(3_000_000))"
