@@ -197,7 +197,7 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
     else:
         rest = ", ".join(label for label in made.compared if label not in asked)
         verdict = Served.HIT
-        told = f"; {rest} were not asked for" if rest else ""
+        told = f"; not compared: {rest}" if rest else ""
         more = f"; {made.served}" if made.served else ""
         detail = f"{key[:12]} has all of it and programs get to it{told}{more}"
     return Reach(made.name, words, verdict, detail, near.differences(asked), key)
