@@ -129,15 +129,19 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine", "remote"}),
     "library": frozenset(
-        {"leaves", "settings", "assembly", "engine", "store.interface", "backends.installation"}
+        {"leaves", "native", "settings", "assembly", "engine", "store.interface", "backends.installation"}
     ),
     # A bundle has the form of a root in a file.
     "library.bundle": frozenset({"leaves", "library", "store"}),
     "serve": _SERVE,
     # A layer is a root that is written wherever a command names it.
     "serve.exported_layer": _SERVE | {"store"},
-    "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
-    "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "opencl": frozenset(
+        {"leaves", "library", "native", "serve", "assembly", "engine", "backends", "store.interface"}
+    ),
+    "cuda": frozenset(
+        {"leaves", "library", "native", "serve", "assembly", "engine", "backends", "store.interface"}
+    ),
     "triton": frozenset({"leaves", "library", "backends.installation"}),
     "cupy": frozenset({"leaves", "library"}),
     "cli": _CLI,
@@ -327,7 +331,7 @@ def _talks(node: ast.AST) -> bool:
 
 
 # The journal names the process that missed.
-_TALKERS = frozenset({"library.process"})
+_TALKERS = frozenset({"library.process", "library.rows"})
 
 
 def _begins_a_process(module: str, node: ast.stmt) -> bool:
@@ -355,7 +359,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 LINES: Mapping[str, int] = {
     "caches": 18_200,
     "engine": 8_750,
-    "native": 5_800,
+    "native": 6_050,
     "answers": 5_850,
     "cli": 6_100,
     "remote": 4_550,
@@ -365,15 +369,15 @@ LINES: Mapping[str, int] = {
     "sources": 2_550,
     "payload": 1_900,
     "bench": 1_650,
-    "library": 1_450,
+    "library": 1_650,
     "host": 1_050,
     "recording": 1_050,
     "kernels": 700,
-    "opencl": 700,
+    "opencl": 1_000,
     "probe": 550,
     "manifest": 450,
     "checks": 450,
-    "cuda": 400,
+    "cuda": 600,
     "settings": 500,
     "model": 350,
     "triton": 350,

@@ -20,6 +20,7 @@ import json, sys
 import numpy as np
 import pyopencl as cl
 from gpucache.backends.opencl import compiler
+from gpucache.opencl import pyopencl_builds
 from gpucache.opencl import build_program
 
 SOURCE = '''
@@ -155,8 +156,8 @@ def test_no_options_are_none(beside: Beside) -> None:
     """None, an empty text and an empty list are one program, compiled once."""
     script = """
 asked = []
-real = compiler.build_as_pyopencl
-compiler.build_as_pyopencl = lambda *arguments: (asked.append(1), real(*arguments))[1]
+real = pyopencl_builds.build_as_pyopencl
+pyopencl_builds.build_as_pyopencl = lambda *arguments: (asked.append(1), real(*arguments))[1]
 print(json.dumps([[ours(options) for options in (None, "", [], ())], len(asked)]))
 """
     assert beside("intel", script) == [[34, 34, 34, 34], 1]

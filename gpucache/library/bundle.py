@@ -3,7 +3,7 @@
 from io import BytesIO
 
 from gpucache.errors import FormatError
-from gpucache.library import process
+from gpucache.library import process, rows
 from gpucache.library.missing import LATER
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store import layout
@@ -19,6 +19,8 @@ def bundle() -> bytes:
     """
     LATER.wait()
     stores = process.stores()
+    for key in tuple(rows.used):
+        stores.find([CacheKey(key)])  # which keeps it in memory
     found = []
     for one in stores.memory.all() if stores.memory is not None else ():
         details = (store.detail(one.key) for store in stores.on_disk())

@@ -6,7 +6,6 @@ Owns the library's promise that a cache never makes a program fail. Must not imp
 import atexit
 import os
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -19,6 +18,7 @@ from gpucache.engine.stores import Stores
 from gpucache.errors import CacheMissError, GpucacheError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment, is_true
+from gpucache.library.rows import COUNTER
 from gpucache.settings import ENVIRONMENT, Settings, file_defaults, read_settings, unknown_variables
 
 if TYPE_CHECKING:
@@ -59,41 +59,13 @@ def uncached(stores: Stores, program: str, error: Exception) -> None:
     say_once(f"programs are compiled uncached: {why}")
 
 
-class _Counter:
-    """Hits and misses of this process, written to the journal at its end; a forked child starts at 0."""
+def note(given: Stores | None, hits: int, misses: int, saved_ns: int) -> None:
+    """Write the hits and misses of this process to the journal of a root that exists. Raises OSError."""
+    found = given or stores()
+    if found.target is not None and found.target.root.is_dir():  # counting alone makes no cache
+        from gpucache.engine.stores import note_process
 
-    def __init__(self) -> None:
-        self._registered = False  # stays true in a forked child, which inherits the exit functions
-        self._begin()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin)
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()  # a thread that the fork did not copy may have the old one locked
-        self._hits = self._misses = self._saved_ns = 0
-        self._stores: Stores | None = None
-
-    def count(self, stores: Stores, *, hit: bool, saved_ns: int = 0) -> None:
-        with self._lock:
-            if not self._registered:
-                self._registered = True
-                atexit.register(self.write)
-            self._stores = stores
-            self._hits += hit
-            self._misses += not hit
-            self._saved_ns += saved_ns
-
-    def write(self) -> None:
-        if self._stores is None or self._stores.target is None:
-            return
-        with suppress(OSError):  # a root that cannot be looked at
-            if self._stores.target.root.is_dir():  # counting alone makes no cache
-                from gpucache.engine.stores import note_process
-
-                note_process(self._stores, self._hits, self._misses, self._saved_ns)
-
-
-_COUNTER = _Counter()
+        note_process(found, hits, misses, saved_ns)
 
 
 class _Learner:
@@ -149,14 +121,18 @@ def learn(stores: Stores, noted: Noted) -> None:
 
 def tell_hit(stores: Stores, hit: Hit, name: str = "") -> None:
     """Count a hit, and log one line with the name that the program has."""
-    head = hit.head
-    _COUNTER.count(stores, hit=True, saved_ns=head.compile_ns)
-    _log(_INFO, "hit %s for %s: %s in %s", name or head.program, head.target, hit.key.short, hit.store)
+    COUNTER.count(stores, hit=True, saved_ns=hit.head.compile_ns)
+    log_hit(name or hit.head.program, hit.head.target, hit.key.short, hit.store)
+
+
+def log_hit(name: str, target: str, key: str, store: str) -> None:
+    """Log the hit of a program."""
+    _log(_INFO, "hit %s for %s: %s in %s", name, target, key, store)
 
 
 def count_miss(stores: Stores) -> None:
     """Count a miss that is logged once more is known."""
-    _COUNTER.count(stores, hit=False)
+    COUNTER.count(stores, hit=False)
 
 
 def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str = "", then: str = "") -> None:

@@ -41,7 +41,8 @@ class Library:
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
-    STARTER: Library(("run.c",)),
+    "library": Library(("library.c", "journal.c", *ASKING)),
+    STARTER: Library(("run.c", "journal.c")),
     **{
         f"nvrtc_{major}": Library(
             ("nvrtc_shim.c", *ASKING),

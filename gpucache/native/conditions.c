@@ -37,8 +37,11 @@ struct condition {
     int is_own;     /* whether it is in such a root and of a kind that has a stamp there */
 };
 
-/* Files and directories by their numbers: two paths that led to one file must do so again. */
+/* Files and directories by their numbers: two paths that led to one file must do so again. And the compiler's library
+   that was asked for last, with the place where it leads. */
 struct seen {
+    uint64_t field;
+    char library[PATH_MAX];
     uint64_t count;
     struct identity {
         dev_t device;
@@ -49,6 +52,34 @@ struct seen {
 
 static int equals(struct wire_bytes field, const char *text) {
     return field.size == strlen(text) && !memcmp(field.at, text, field.size);
+}
+
+/* What this process has seen already: files of compilers, by the results of stat() and their contents, and others. */
+static _Atomic uint64_t known[KNOWN];
+
+static int is_known(uint64_t mark, int add) {
+    for (int i = 0; i < KNOWN; i++) {
+        uint64_t found = atomic_load(&known[i]);
+        if (found == mark) return 1;
+        if (!found && add && atomic_compare_exchange_strong(&known[i], &found, mark)) return 1;
+        if (!found && !add) return 0;
+    }
+    return 0;
+}
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    *(uint64_t *)data = info->dlpi_adds + info->dlpi_subs + 1;
+    return 1;
+}
+
+/* Forget all if a library was loaded or unloaded since: which one is loaded under a name may differ then. */
+static void forget_if_loaded(void) {
+    static _Atomic uint64_t loads;
+    uint64_t now = 0;
+    dl_iterate_phdr(count_loads, &now);
+    if (atomic_exchange(&loads, now) == now) return;
+    for (int i = 0; i < KNOWN; i++) atomic_store(&known[i], 0);
 }
 
 /* ---- paths ---- */
@@ -62,7 +93,8 @@ static int as_text(struct wire_bytes field, char text[PATH_MAX]) {
 
 /* A path without a base, in the directory of the program (w), in its process's first directory (s), or next
    to the library that a field of the question names by its number; the library itself if the text is empty. */
-static int path_of(const struct question *question, const struct condition *one, char path[PATH_MAX]) {
+static int path_of(const struct question *question, const struct condition *one, struct seen *seen,
+                   char path[PATH_MAX]) {
     char from[PATH_MAX], text[PATH_MAX], library[PATH_MAX];
     uint64_t field;
     if (!as_text(one->text, text)) return 0;
@@ -75,7 +107,17 @@ static int path_of(const struct question *question, const struct condition *one,
         if (!number_in(one->place, &field) || field >= question->count) return 0;
         if (!as_text(question->fields[field], library)) return 0;
         if (one->kind == 'O') return snprintf(path, PATH_MAX, "%s", library) > 0; /* it may be a name alone */
-        if (!realpath(library, from)) return 0;
+        if (seen->field != field) {
+            uint64_t leads = digest(library, strlen(library), 'R') | 1; /* to itself, as this process has seen */
+            if (is_known(leads, 0))
+                strcpy(seen->library, library);
+            else if (!realpath(library, seen->library))
+                return 0;
+            else if (!strcmp(library, seen->library))
+                is_known(leads, 1);
+        }
+        seen->field = field;
+        strcpy(from, seen->library);
         if (!*text) return snprintf(path, PATH_MAX, "%s", from) > 0;
         *strrchr(from, '/') = 0;
     }
@@ -116,19 +158,6 @@ static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
     }
     free(buffer);
     return whole;
-}
-
-/* Files of compilers that this process has read already, by the results of stat() and their contents. */
-static _Atomic uint64_t known[KNOWN];
-
-static int is_known(uint64_t mark, int add) {
-    for (int i = 0; i < KNOWN; i++) {
-        uint64_t found = atomic_load(&known[i]);
-        if (found == mark) return 1;
-        if (!found && add && atomic_compare_exchange_strong(&known[i], &found, mark)) return 1;
-        if (!found && !add) return 0;
-    }
-    return 0;
 }
 
 static uint64_t changed_ns(const struct stat *status) {
@@ -221,12 +250,22 @@ static int look_at_loaded(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Whether an address is mapped from the file that is mapped at another one, as /proc/self/maps has them: stat()
-   may tell another device. On Btrfs files of two subvolumes share all numbers but those of stat(), so that the
-   paths must be the same too if these are not the numbers of the maps. */
-static int are_of_one_file(const void *one, const void *other, const struct stat *status) {
-    const void *addresses[] = {one, other};
-    char *line = NULL, files[2][64] = {"", ""}, paths[2][PATH_MAX] = {"", ""}, told[64];
+/* A library without a build id that is loaded, and the file of its name, mapped to be compared with it. */
+struct pair {
+    const void *addresses[2];
+    char numbers[2][64], paths[2][PATH_MAX], told[64], path[PATH_MAX];
+    uint64_t mark;
+};
+
+/* The pairs of a question: /proc/self/maps is long, and is read once for all of them. */
+struct pairs {
+    struct pair *at;
+    size_t count;
+};
+
+/* Read which file is mapped at each address. */
+static void read_maps(struct pairs *pairs) {
+    char *line = NULL;
     size_t room = 0;
     int fd = open_above(AT_FDCWD, "/proc/self/maps", 0);
     FILE *maps = fd >= 0 ? fdopen(fd, "r") : NULL;
@@ -235,27 +274,44 @@ static int are_of_one_file(const void *one, const void *other, const struct stat
         uintptr_t begin = strtoul(line, &at, 16), end = *at ? strtoul(at + 1, &at, 16) : 0;
         char *file = *at ? strchr(at + 1, ' ') : NULL; /* after the rights */
         file = file ? strchr(file + 1, ' ') : NULL;    /* and the offset: the device and the inode */
-        for (int i = 0; file && i < 2; i++)
-            if ((uintptr_t)addresses[i] >= begin && (uintptr_t)addresses[i] < end) {
-                size_t device = strcspn(file + 1, " ") + 1, inode = strcspn(file + device + 1, " \n");
-                snprintf(files[i], sizeof files[i], "%.*s", (int)(device + inode), file + 1);
-                snprintf(paths[i], sizeof paths[i], "%s", file + device + 1 + inode);
-            }
+        for (size_t i = 0; file && i < 2 * pairs->count; i++) {
+            struct pair *pair = &pairs->at[i / 2];
+            if ((uintptr_t)pair->addresses[i % 2] < begin || (uintptr_t)pair->addresses[i % 2] >= end) continue;
+            size_t device = strcspn(file + 1, " ") + 1, inode = strcspn(file + device + 1, " \n");
+            snprintf(pair->numbers[i % 2], sizeof *pair->numbers, "%.*s", (int)(device + inode), file + 1);
+            snprintf(pair->paths[i % 2], sizeof *pair->paths, "%s", file + device + 1 + inode);
+        }
     }
     free(line);
     if (maps)
         fclose(maps);
     else if (fd >= 0)
         close(fd);
-    snprintf(told, sizeof told, "%02x:%02x %llu", major(status->st_dev), minor(status->st_dev),
-             (unsigned long long)status->st_ino);
-    return *files[0] && !strcmp(files[0], files[1]) && (!strcmp(files[0], told) || !strcmp(paths[0], paths[1]));
+}
+
+/* Whether all loaded libraries are their files, as /proc/self/maps has them: stat() may tell another device. On Btrfs
+   files of two subvolumes share all numbers but those of stat(), so that the paths must be the same too if these are
+   not the numbers of the maps. */
+static int are_loaded(struct pairs *pairs, int same, char why[WHY_SIZE]) {
+    if (same && pairs->count) read_maps(pairs);
+    for (struct pair *one = pairs->at; one < pairs->at + pairs->count; one++) {
+        munmap((void *)one->addresses[1], 1);
+        if (!same) continue;
+        same = *one->numbers[0] && !strcmp(one->numbers[0], one->numbers[1]) &&
+               (!strcmp(one->numbers[0], one->told) || !strcmp(one->paths[0], one->paths[1]));
+        if (same)
+            is_known(one->mark, 1);
+        else
+            snprintf(why, WHY_SIZE, "%.400s is not the build that this process has loaded", one->path);
+    }
+    free(pairs->at);
+    return same;
 }
 
 /* Whether the library that is loaded under the name of a file is this file; also if none is. By the build id,
-   else by what is mapped: a library that was replaced goes on in the processes that loaded it. One that was
+   else by what is mapped, which are_loaded() sees: a library that was replaced goes on in the processes that loaded it. One that was
    written in place may, too: on an overlay it keeps its number. */
-static int is_what_is_loaded(int fd, const char *path, const struct stat *status) {
+static int is_what_is_loaded(int fd, const char *path, const struct stat *status, struct pairs *pairs) {
     char real[PATH_MAX];
     struct loaded wanted = {.size = 0};
     if (!realpath(path, real)) return 0;
@@ -268,11 +324,17 @@ static int is_what_is_loaded(int fd, const char *path, const struct stat *status
     uint64_t now[] = {(uintptr_t)wanted.other, status->st_dev, status->st_ino, changed_ns(status)};
     uint64_t mine = digest(now, sizeof now, PARTS) | 1;
     if (is_known(mine, 0)) return 1;
+    struct pair *more = realloc(pairs->at, (pairs->count + 1) * sizeof *more);
+    if (!more) return 0;
+    pairs->at = more;
     void *mapped = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
-    int same = mapped != MAP_FAILED && are_of_one_file(wanted.other, mapped, status);
-    if (mapped != MAP_FAILED) munmap(mapped, 1);
-    if (same) is_known(mine, 1);
-    return same;
+    if (mapped == MAP_FAILED) return 0;
+    struct pair *pair = &more[pairs->count++];
+    *pair = (struct pair){.addresses = {wanted.other, mapped}, .mark = mine};
+    snprintf(pair->told, sizeof pair->told, "%02x:%02x %llu", major(status->st_dev), minor(status->st_dev),
+             (unsigned long long)status->st_ino);
+    snprintf(pair->path, sizeof pair->path, "%s", path);
+    return 1;
 }
 
 /* ---- preloaded libraries that redirect paths ---- */
@@ -333,12 +395,27 @@ static int is_redirected(const char *path) {
 
 /* ---- files ---- */
 
+/* A mark of a compiler's file that meets a condition. */
+static uint64_t mark_of(const struct condition *one, const char *path, const struct stat *status) {
+    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, changed_ns(status),
+                      (uint64_t)status->st_mtim.tv_sec, (uint64_t)status->st_mtim.tv_nsec, (uint64_t)one->kind};
+    uint64_t sum = digest(path, strlen(path), digest(now, sizeof now, 0));
+    return digest(one->value.size ? one->value.at : "", one->value.size, sum) | 1;
+}
+
 /* A file: its value is empty if it only has to exist; of a library with a build id (I) it is that; else its size and
    its content, of a compiler's library (S) blocks of it, for which a stamp stands. In a view a value is a stamp. */
-static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
-    struct stat status;
+static int file_holds(const struct condition *one, const char *path, struct stat status, struct seen *seen,
+                      struct pairs *pairs, const char **what) {
     const unsigned char *value = one->value.at;
+    uint64_t held = mark_of(one, path, &status);
+    *what = "is not the same file as before";
+    /* Nothing has to be opened of a compiler's file that this process has seen, and of a header with its stamp. */
+    if (one->kind != 'F' && is_known(held, 0)) return is_same_file(seen, one->more, &status);
+    if (one->kind == 'F' && one->value.size == 16 && S_ISREG(status.st_mode) && is_as_it_was(one->stamp, &status))
+        return is_same_file(seen, one->more, &status);
     int fd = open_above(AT_FDCWD, path, 0), same = 0;
+    size_t before = pairs->count;
     *what = "cannot be read";
     if (fd < 0) return 0;
     int regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
@@ -364,7 +441,7 @@ static int file_holds(const struct condition *one, const char *path, struct seen
             if (same && one->kind != 'F') is_known(mine, 1);
         }
     }
-    if (same && (one->kind == 'S' || one->kind == 'I') && !is_what_is_loaded(fd, path, &status)) {
+    if (same && (one->kind == 'S' || one->kind == 'I') && !is_what_is_loaded(fd, path, &status, pairs)) {
         *what = "is not the build that this process has loaded";
         same = 0;
     }
@@ -373,6 +450,7 @@ static int file_holds(const struct condition *one, const char *path, struct seen
         same = 0;
     }
     close(fd);
+    if (same && one->kind != 'F' && pairs->count == before) is_known(mark_of(one, path, &status), 1);
     if (same && !is_same_file(seen, one->more, &status)) {
         *what = "is not the same file as before";
         return 0;
@@ -412,12 +490,12 @@ static int is_alone(const char *path) {
 }
 
 static int path_holds(const struct question *question, const struct condition *one, struct seen *seen,
-                      char why[WHY_SIZE]) {
+                      struct pairs *pairs, char why[WHY_SIZE]) {
     char path[PATH_MAX] = "", target[PATH_MAX], expected[PATH_MAX];
     struct stat status;
     const char *what = "has changed";
     int same = 0;
-    if (!path_of(question, one, path)) {
+    if (!path_of(question, one, seen, path)) {
         snprintf(why, WHY_SIZE, "the place of a file that it depends on is unknown");
         return 0;
     }
@@ -448,7 +526,9 @@ static int path_holds(const struct question *question, const struct condition *o
         what = "is not alone in its directory";
         same = is_alone(path);
         break;
-    default: same = file_holds(one, path, seen, &what);
+    default:
+        what = "cannot be read";
+        same = !failed && file_holds(one, path, status, seen, pairs, &what);
     }
     if (!same) snprintf(why, WHY_SIZE, "%.400s %s", path, what);
     return same;
@@ -578,6 +658,8 @@ static int cpu_holds(const struct condition *one, char why[WHY_SIZE]) {
     char text[1 << 14];
     size_t size = 0, expected = 0, found = 0;
     struct wire_bytes kept = one->value, each;
+    uint64_t held = digest(one->value.at, one->value.size, digest(one->text.at, one->text.size, 'C')) | 1;
+    if (is_known(held, 0)) return 1;
     int fd = open_above(AT_FDCWD, "/proc/cpuinfo", 0), other = fd < 0;
     while (next_text(&kept, &each)) expected++;
     while (fd >= 0 && size < sizeof text - 1) {
@@ -597,7 +679,7 @@ static int cpu_holds(const struct condition *one, char why[WHY_SIZE]) {
         found++;
         other = other || !is_among(one->value, word, strlen(word));
     }
-    if (line && !other && found == expected) return 1;
+    if (line && !other && found == expected) return is_known(held, 1) || 1;
     snprintf(why, WHY_SIZE, "this CPU has other instruction sets");
     return 0;
 }
@@ -613,11 +695,11 @@ static int next_condition(struct wire_reply *record, struct condition *one) {
 }
 
 static int holds(const struct question *question, const struct condition *one, struct seen *seen,
-                 char why[WHY_SIZE]) {
+                 struct pairs *pairs, char why[WHY_SIZE]) {
     char folder[PATH_MAX];
     switch (one->kind) {
     case 'F': case 'S': case 'I': case 'B': case 'A': case 'D': case 'L': case 'N': case 'R': case 'O':
-        return path_holds(question, one, seen, why);
+        return path_holds(question, one, seen, pairs, why);
     case 'E': return variables_hold(question, one, why);
     case 'P': return is_in_no_path(question, one->text, why);
     case 'C': return cpu_holds(one, why);
@@ -633,11 +715,13 @@ static int holds(const struct question *question, const struct condition *one, s
 int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,
                     char why[WHY_SIZE]) {
     struct condition one;
-    struct seen seen;
+    struct seen seen = {.field = UINT64_MAX};
+    struct pairs pairs = {NULL, 0};
     snprintf(why, WHY_SIZE, "its row is damaged");
     if (!next_number(record, &seen.count) || seen.count > CONDITIONS_CAP) return 0;
     seen.at = calloc(seen.count + 1, sizeof *seen.at);
     int same = seen.at != NULL;
+    forget_if_loaded();
     for (uint64_t left = seen.count; same && left; left--) {
         same = next_condition(record, &one);
         one.is_own = same && stamps.size >= 8 && memchr(STAMPED, one.kind, strlen(STAMPED));
@@ -645,8 +729,8 @@ int conditions_hold(const struct question *question, struct wire_reply *record, 
         if (one.is_own) {
             stamps = (struct wire_bytes){(const char *)stamps.at + 8, stamps.size - 8};
         }
-        same = same && holds(question, &one, &seen, why);
+        same = same && holds(question, &one, &seen, &pairs, why);
     }
     free(seen.at);
-    return same;
+    return are_loaded(&pairs, same, why);
 }

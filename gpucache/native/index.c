@@ -51,7 +51,7 @@ static void check_flag(const char *variable) {
     say("%s=%.100s is not yes or no; set it to 1 or 0", variable, value);
 }
 
-static void begin_anywhere(void) {
+void index_begin_anywhere(void) {
     if (!*start && !getcwd(start, sizeof start)) *start = 0;
 }
 
@@ -77,7 +77,7 @@ int index_begin(int of_layer) {
     strcpy(roots, all);
     is_layer = of_layer;
     may_write = !of_layer && !is_true(secure_getenv("GPUCACHE_READ_ONLY"));
-    begin_anywhere();
+    index_begin_anywhere();
     return 1;
 }
 
@@ -521,6 +521,14 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
 
 int index_answer_below(const char *all, int writable, enum wire_kind kind, const struct wire_bytes *fields,
                        size_t count, struct wire_reply *reply) {
-    begin_anywhere();
+    index_begin_anywhere();
     return *all && answer(all, writable, kind, fields, count, reply);
+}
+
+int index_meets(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *conditions,
+                char why[WHY_SIZE]) {
+    struct question question = {kind, fields, count, start};
+    int kept = errno, meets = conditions_hold(&question, conditions, wire_text(NULL), why);
+    errno = kept;
+    return meets;
 }

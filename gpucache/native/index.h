@@ -54,6 +54,13 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
 int index_answer_below(const char *roots, int may_write, enum wire_kind kind, const struct wire_bytes *fields,
                        size_t count, struct wire_reply *reply);
 
+/* Remember the directory of this process as the one that it began in, unless that is known. */
+void index_begin_anywhere(void);
+
+/* Whether this process meets all conditions of an answer to a question: 1, or 0 and why not. Changes no errno. */
+int index_meets(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *conditions,
+                char why[WHY_SIZE]);
+
 /* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. Stamps of
    files, eight bytes each, are for those that have one, in their order. */
 int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,

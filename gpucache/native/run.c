@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "constants.h"
+#include "journal.h"
 
 #define NOTES_CAP (8 << 20) /* what is read of the file next to the socket; Python reads more */
 #define LAYER "libgpucache_opencl_layer.so"
@@ -400,31 +401,12 @@ static const char *name_of(char **words) {
 
 /* Append the command's hits to the journal of the first root; 0 if Python has to. */
 static int is_counted(char **words) {
-    char root[sizeof roots], path[sizeof roots + 32], line[1024];
+    char root[sizeof roots];
     struct stat status;
-    struct timespec now;
-    const char *name = name_of(words);
     snprintf(root, sizeof root, "%.*s", (int)strcspn(roots, ":"), roots);
-    for (const char *at = name; *at; at++)
-        if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
     if (lstat(root, &status) && !made_root(root))
         return errno == EROFS || errno == EACCES || errno == EPERM; /* then nothing remains to be done */
-    snprintf(path, sizeof path, "%s/v1/journal/misses.jsonl", root);
-    /* Without O_NONBLOCK a FIFO would wait for its other end. */
-    int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return (errno != ENOENT || access(root, W_OK)) && (errno == EROFS || errno == EACCES || errno == EPERM);
-    clock_gettime(CLOCK_REALTIME, &now);
-    int size = snprintf(line, sizeof line,
-                        "{\"kind\":\"process\",\"when_ns\":%llu,\"command\":\"%s\",\"pid\":%d,\"hits\":%llu,\"misses\":0,"
-                        "\"saved_ns\":%llu}\n",
-                        (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec, name,
-                        (int)getpid(), noted.hits, noted.saved_ns);
-    int is_ours = !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                  status.st_nlink == 1 && status.st_size < JOURNAL_CAP;
-    int is_written = is_ours && size < (int)sizeof line && write(fd, line, (size_t)size) == size;
-    close(fd);
-    return is_written;
+    return journal_hits(root, name_of(words), noted.hits, noted.saved_ns);
 }
 
 /* A duration for people, as format_duration() of gpucache/units.py. */

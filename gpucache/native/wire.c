@@ -77,6 +77,8 @@ void wire_begin(void) {
 
 uint64_t wire_begun_ns(void) { return begun_ns; }
 
+void wire_begun_at(uint64_t ns) { begun_ns = ns; }
+
 int wire_asks(void) {
     int now = atomic_load(&state);
     return now == ASKING || now == READING;

@@ -65,6 +65,9 @@ void wire_begin(void);
 /* When that was, in nanoseconds since 1970: a compiler has read none of its files before. 0 before that. */
 uint64_t wire_begun_ns(void);
 
+/* Set it, for a library that asks no server. */
+void wire_begun_at(uint64_t ns);
+
 /* Whether the server or the index may be asked: it exists, and nothing has failed yet. */
 int wire_asks(void);
 

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 from pyopencl.tools import is_spirv
 
-from gpucache.checks import include_dirs
-from gpucache.library import arguments, process
-from gpucache.model import BuildRequest, Checks, Language, Program
-from gpucache.opencl.building import ANY, Call, built
 from gpucache.opencl.hook import install, uninstall
+from gpucache.opencl.questions import ask
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -88,6 +85,19 @@ def build_program(
     """
     if not isinstance(context, cl.Context):
         raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
+    plain = (
+        not (include_path or local_sizes or headers or specialization_constants or reuse)
+        and checks == "none"
+        and (name is None or type(name) is str)
+    )
+    asked = ask(context, source, options, devices, plain=plain)
+    if asked.program is not None:
+        return asked.program
+    from gpucache.checks import include_dirs
+    from gpucache.library import arguments, process
+    from gpucache.model import BuildRequest, Checks, Language, Program
+    from gpucache.opencl.building import ANY, Call, built
+
     text = arguments.source_bytes(source)
     given = arguments.build_options(() if options is None else options)
     mode = arguments.checks_mode(checks)
@@ -109,7 +119,7 @@ def build_program(
         searches_cwd=True,
         checks=mode,
     )
-    call = Call(context, source, given, request, devices, reuse=reuse)
+    call = Call(context, source, given, request, devices, reuse=reuse, question=asked.question)
     program = built(process.stores(), request, call)
     if mode is Checks.NONE:
         return program

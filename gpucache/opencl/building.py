@@ -21,6 +21,7 @@ from gpucache.errors import CacheMissError, CompileError
 from gpucache.host.environment import environment_since
 from gpucache.library import process
 from gpucache.model import BuildRequest, Check, Checks, Target
+from gpucache.opencl import pyopencl_builds
 
 ANY = Target(BACKEND.name, "any")
 """The target of a request until it is known which devices of the context it is for."""
@@ -79,6 +80,10 @@ def _answer(stores: Stores, prepared: Sequence[Prepared], call: "Call") -> Any:
         from gpucache.opencl.missing import replace_rejected
 
         return replace_rejected(stores, prepared, hits, call, str(rejected))
+    if call.question and stores.keeps:
+        from gpucache.opencl.missing import keep_row
+
+        keep_row(stores, prepared, call, is_new=False)
     for device, one, hit in zip(call.devices, prepared, hits, strict=True):
         process.tell(stores, one, hit)
         if one.compilation.inputs.local_sizes and one.lacking_sizes(hit.head):
@@ -99,6 +104,7 @@ class Call:
         request: BuildRequest,
         devices: Sequence[Any] | None,
         cache_dir: str | None = None,
+        question: tuple[bytes, ...] = (),
         *,
         reuse: bool = False,
     ) -> None:
@@ -109,6 +115,8 @@ class Call:
         self._request = request
         self.named = devices
         self._cache_dir = cache_dir  # the directory in which PyOpenCL keeps its builds
+        self.question = question
+        """The question that a row would answer; empty if none does."""
         self.devices = [device for device in context.devices if devices is None or device in devices]
         self.names_odd_devices = devices is not None and len(self.devices) != len(devices)
         """Whether it names no device, one twice or another context's; PyOpenCL then reports the error."""
@@ -122,12 +130,16 @@ class Call:
         """PyOpenCL's own build, as if gpucache were not there."""
         if self._request.options:  # constants, which PyOpenCL's own class does not set
             return self.build_by(
-                lambda source: compiler.build_as_pyopencl(
-                    self.context, source, self.options, self.named, self._request
+                lambda source: pyopencl_builds.build_as_pyopencl(
+                    self.context,
+                    source,
+                    self.options,
+                    self.named,
+                    compiler.created(self.context, source, self._request),
                 )
             )
         return self.build_by(
-            lambda source: compiler.build_plainly(
+            lambda source: pyopencl_builds.build_plainly(
                 self.context, source, self._as_given(), self.named, self._cache_dir
             )
         )
@@ -135,7 +147,7 @@ class Call:
     def load(self, stores: Stores, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> Any:
         """The program of entries, one per device; raises CompileError if the driver rejects one."""
         self.table = hits[0].head.failures if hits else ()
-        return compiler.build_binaries_as_pyopencl(
+        return pyopencl_builds.build_binaries_as_pyopencl(
             self.context,
             self.source,
             self._as_given(),

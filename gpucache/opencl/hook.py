@@ -10,10 +10,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from gpucache.checks import include_dirs
-from gpucache.library import arguments, process
-from gpucache.model import BuildRequest, Checks, Language, Program
-from gpucache.opencl.building import ANY, Call, built
+from gpucache.opencl.questions import ask
 
 
 class _Hook:
@@ -47,17 +44,18 @@ class _Hook:
             devices: Sequence[Any] | None = None,
             cache_dir: str | None = None,
         ) -> Any:
-            call = None
-            if self._installed and not getattr(self._inside, "now", False) and _is_source(program):
-                call = _call_of(program, options, devices, cache_dir)
-            if call is None:
+            if not self._installed or getattr(self._inside, "now", False) or not _is_source(program):
                 return before(program, options=options, devices=devices, cache_dir=cache_dir)
             self._inside.now = True  # all builds below this call are left alone
             try:
-                _become(program, built(process.stores(), *call))
+                asked = ask(program._context, program._source, options, devices)
+                made = asked.program or _built(program, options, devices, cache_dir, asked.question)
+                if made is not None:
+                    _become(program, made)
+                    return program
             finally:
                 self._inside.now = False
-            return program
+            return before(program, options=options, devices=devices, cache_dir=cache_dir)
 
         return build
 
@@ -69,10 +67,19 @@ def _is_source(program: Any) -> bool:
     )
 
 
-def _call_of(
-    program: Any, options: str | Sequence[str] | None, devices: Sequence[Any] | None, cache_dir: str | None
-) -> "tuple[BuildRequest, Call] | None":
-    """The request of a program's build; None if PyOpenCL itself is to refuse it."""
+def _built(
+    program: Any,
+    options: str | Sequence[str] | None,
+    devices: Sequence[Any] | None,
+    cache_dir: str | None,
+    question: tuple[bytes, ...],
+) -> Any:
+    """A program as the cache or its compiler gives it; None if PyOpenCL itself is to refuse the build."""
+    from gpucache.checks import include_dirs
+    from gpucache.library import arguments, process
+    from gpucache.model import BuildRequest, Checks, Language, Program
+    from gpucache.opencl.building import ANY, Call, built
+
     try:
         text = arguments.source_bytes(program._source)
         given = arguments.build_options(() if options is None else options)
@@ -84,9 +91,10 @@ def _call_of(
             cwd=arguments.current_directory(),
             searches_cwd=True,
         )
-        return request, Call(program._context, program._source, given, request, devices, cache_dir)
+        call = Call(program._context, program._source, given, request, devices, cache_dir, question)
     except (TypeError, ValueError):
         return None
+    return built(process.stores(), request, call)
 
 
 def _become(program: Any, made: Any) -> None:

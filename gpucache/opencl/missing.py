@@ -16,6 +16,7 @@ from gpucache.host.environment import environment
 from gpucache.library import process
 from gpucache.library.missing import LATER, build, noting_failures, reason
 from gpucache.model import Artifact
+from gpucache.opencl import pyopencl_builds
 from gpucache.opencl.building import Call
 
 Variables = tuple[tuple[str, str], ...]
@@ -79,6 +80,19 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
     return prepared._replace(request=request)
 
 
+def keep_row(stores: Stores, prepared: Sequence[Prepared], call: Call, *, is_new: bool = True) -> None:
+    """Have a row answer the next such build, once everything before is kept; of a ``new`` one at once."""
+
+    def keep() -> None:
+        from gpucache.opencl.row import keep_row
+
+        named = list(map(_named, call.devices, prepared))
+        keep_row(stores, call.question, named, call.devices, is_new=is_new)
+
+    if call.question and stores.keeps:
+        LATER.add(stores, prepared[0], keep)
+
+
 def _given(
     stores: Stores, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
 ) -> Any:
@@ -87,6 +101,7 @@ def _given(
     for one, outcome in zip(prepared, outcomes, strict=True):
         if isinstance(outcome, Hit):
             process.tell(stores, one, outcome)
+    keep_row(stores, prepared, call)
     return call.load(stores, prepared, hits) if call.program is None else call.program
 
 
@@ -119,7 +134,9 @@ def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artif
         if call.program is None:
             options = for_pyopencl(request)
             call.build_by(
-                lambda source: compiler.build_as_pyopencl(call.context, source, options, call.named, request)
+                lambda source: pyopencl_builds.build_as_pyopencl(
+                    call.context, source, options, call.named, compiler.created(call.context, source, request)
+                )
             )
         return compiler.artifact_of(call.program, device, request, call.compile_ns)
 

@@ -5,7 +5,7 @@ file's format, ``conditions`` what an answer depends on.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gpucache.answers.lookup import Hit
@@ -25,6 +25,7 @@ from gpucache.serve.index import (
     question_of,
     row_of,
     rows_of,
+    view_of,
 )
 from gpucache.serve.nvrtc import Call
 from gpucache.serve.opencl import DEFEATER
@@ -33,6 +34,7 @@ from gpucache.serve.session import A, Compiler, Question, targets_of
 from gpucache.serve.wire import Kind
 
 _NAME, _SOURCE = 5, 4
+_DAY_S = 24 * 60 * 60
 _MADE_UP = 8
 """How many characters a program makes up of a file's name."""
 
@@ -79,6 +81,10 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
     return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)
 
 
+def _place(kind: Kind, question: Question) -> str:
+    return place_of(row_of(Answered("", kind, question, (), ())))
+
+
 def _built_for(hits: Sequence[Hit]) -> list[bytes]:
     """The local sizes that all of some entries are compiled for."""
     sizes = set.intersection(*(set(hit.head.local_sizes) for hit in hits))
@@ -88,10 +94,19 @@ def _built_for(hits: Sequence[Hit]) -> list[bytes]:
 class Rows:
     """The answers in a root: a question answered by key is answered from there the next time."""
 
-    def __init__(self, stores: Stores, since_ns: int = sys.maxsize) -> None:
-        """Rows go into the target of ``stores``. Compilers are known as they were at ``since_ns``."""
+    def __init__(
+        self,
+        stores: Stores,
+        since_ns: int = sys.maxsize,
+        confirmed: Callable[[bytes], bool] = lambda _: True,
+    ) -> None:
+        """Rows go into the target of ``stores``. Compilers are known as they were at ``since_ns``.
+
+        A row is kept only if its conditions, as a record has them, are ``confirmed``.
+        """
         self._stores = stores
         self._since_ns = since_ns
+        self._confirmed = confirmed
 
     def keep(
         self,
@@ -109,6 +124,8 @@ class Rows:
         try:
             keys = [hit.key for hit in hits]
             whole = answered(compiler, question, asked, prepared, keys, given, self._since_ns)
+            if not self._confirmed(view_of(whole.conditions)):
+                return "its process sees other files, or has loaded another compiler"
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
         except (UncoveredError, GpucacheError, OSError) as error:
             return str(error)  # a server answers it the next time, too
@@ -136,6 +153,18 @@ class Rows:
         while rows and not store.rows.put(place_of(row), encode(rows)):
             rows.pop()  # the oldest: each has the whole source
         return "" if rows else "it is larger than a row may be"
+
+    def is_due(self, kind: Kind, question: Question) -> bool:
+        """Whether the row of a question that hit by key is to be written, as it was not in the last day."""
+        store = self._stores.target
+        age_s = None if store is None else store.rows.age_s(_place(kind, question))
+        return age_s is None or age_s > _DAY_S
+
+    def note_none(self, kind: Kind, question: Question) -> None:
+        """Keep the rows of a question as they are for a day, as no new one can be made."""
+        store, place = self._stores.target, _place(kind, question)
+        if store is not None:
+            store.rows.put(place, store.rows.get(place) or encode(()))
 
     def asked(self, place: str) -> Question | None:
         """The fields of a question in a row of any root, without those of a process; None if it is gone."""

@@ -5,6 +5,7 @@ OSError. Must not know the content of the files.
 """
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -64,6 +65,12 @@ class BoundedFolder:
         """
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             return self._read(folder, name + self._suffix, use=use)
+        return None
+
+    def age_s(self, name: str) -> float | None:
+        """How many seconds ago a file was written; None if it is not there."""
+        with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
+            return time.time() - folder.lstat(name + self._suffix).st_mtime
         return None
 
     def all(self) -> Iterator[tuple[str, bytes]]:

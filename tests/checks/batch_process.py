@@ -15,8 +15,8 @@ import numpy as np
 import pyopencl as cl
 
 from gpucache import opencl
-from gpucache.backends.opencl import compiler
 from gpucache.errors import KernelCheckError, SourceError
+from gpucache.opencl import pyopencl_builds
 
 LOCAL = 16
 ITEM = 3
@@ -55,7 +55,7 @@ def main() -> None:
     checked = opencl.CheckedQueue(cl.CommandQueue(context))
     batch = opencl.Batch(context, checks=mode, local_sizes=[LOCAL])
     if way == "hit":
-        compiler.build_plainly = compiler.build_as_pyopencl = _refuse
+        pyopencl_builds.build_plainly = pyopencl_builds.build_as_pyopencl = _refuse
         vars(opencl)["instrumented"] = _refuse
     routines = [batch.add(text, name=name) for name, text in json.load(sys.stdin).items()]
     told = []

@@ -12,7 +12,8 @@ from tests.children import run_text
 
 _COUNTING = """
 import os, signal, sys, threading
-from gpucache.library.process import _COUNTER, stores
+from gpucache.library.process import stores
+from gpucache.library.rows import COUNTER
 
 opened = stores()
 opened.target.root.mkdir(mode=0o700)
@@ -51,23 +52,23 @@ def processes(tmp_path: Path) -> Any:
 _CASES = {
     "parent and child write one line each, with just their own counts": (
         """
-_COUNTER.count(opened, hit=True)
-forked(lambda: _COUNTER.count(opened, hit=False))
-_COUNTER.count(opened, hit=True)
+COUNTER.count(opened, hit=True)
+forked(lambda: COUNTER.count(opened, hit=False))
+COUNTER.count(opened, hit=True)
 """,
         [(0, 1), (2, 0)],
     ),
     "a child that asked nothing writes nothing": (
-        "_COUNTER.count(opened, hit=True)\nforked(lambda: None)",
+        "COUNTER.count(opened, hit=True)\nforked(lambda: None)",
         [(1, 0)],
     ),
     "counting begins anew at each fork": (
         """
 def child():
-    _COUNTER.count(opened, hit=False)
-    forked(lambda: _COUNTER.count(opened, hit=False))
+    COUNTER.count(opened, hit=False)
+    forked(lambda: COUNTER.count(opened, hit=False))
 
-_COUNTER.count(opened, hit=True)
+COUNTER.count(opened, hit=True)
 forked(child)
 """,
         [(0, 1), (0, 1), (1, 0)],
@@ -81,11 +82,11 @@ def hold():
         holding.set()
         done.wait()
 
-_COUNTER.count(opened, hit=True)
+COUNTER.count(opened, hit=True)
 thread = threading.Thread(target=hold)
 thread.start()
 holding.wait()
-forked(lambda: _COUNTER.count(opened, hit=False))
+forked(lambda: COUNTER.count(opened, hit=False))
 done.set()
 thread.join()
 """,

@@ -22,6 +22,7 @@ import xxhash
 
 from gpucache.backends.installation import read_library
 from gpucache.keys import digest
+from gpucache.library.rows import Library
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
 from gpucache.serve.conditions import _header, _status_stamp
@@ -48,21 +49,6 @@ _KEY = CacheKey("ab" * 32)
 _PAYLOAD = bytes(range(256)) * 3 + b"binary"
 
 
-class _Bytes(ctypes.Structure):
-    _fields_ = (("at", ctypes.c_char_p), ("size", ctypes.c_size_t))
-
-
-class _Reply(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int),
-        ("body", ctypes.c_void_p),
-        ("size", ctypes.c_size_t),
-        ("next", ctypes.c_size_t),
-        ("note", _Bytes),
-        ("view", _Bytes),
-    )
-
-
 class Root:
     """A root with one entry, and a row that refers to it."""
 
@@ -71,7 +57,7 @@ class Root:
         self.store = DirectoryStore(path, writable=True)
         self.created_ns = time.time_ns() - 5 * 10**9
         self.publish()
-        self._library = ctypes.CDLL(str(library))
+        self._library = Library(str(library))
 
     def publish(self, payload: bytes = _PAYLOAD, created_ns: int = 0) -> Path:
         """Put the entry in place; its file."""
@@ -96,24 +82,9 @@ class Root:
 
     def ask(self, question: Answered, *others: Path, may_write: bool = True) -> list[bytes] | None:
         """The fields of a hit; None of a miss."""
-        fields = (_Bytes * len(question.question))(
-            *(_Bytes(field, len(field)) for field in question.question)
-        )
-        reply = _Reply()
         roots = os.fsencode(":".join(map(str, (self.path, *others))))
-        answer = self._library.gpucache_answer
-        answer.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
-        answer.argtypes += (ctypes.c_void_p,)
-        if not answer(roots, may_write, question.kind, fields, len(fields), ctypes.byref(reply)):
-            return None
-        body = ctypes.string_at(reply.body, reply.size)[reply.next :]
-        self._library.gpucache_done(ctypes.byref(reply))
-        found = []
-        while body:
-            (size,) = struct.unpack_from("<I", body)
-            found.append(body[4 : 4 + size])
-            body = body[4 + size :]
-        return found
+        found = self._library.answer(roots, question.kind, question.question, writes=may_write)
+        return None if found is None else list(found.fields)
 
 
 _HIT = [b"", _PAYLOAD, b"log"]
@@ -185,9 +156,9 @@ def test_a_row_of_a_root_that_others_may_write_is_not_believed(
     assert root.ask(one, system.path) == _HIT
 
 
-def test_a_library_counts_by_its_build_id(root: Root, tmp_path: Path) -> None:
+def test_a_library_counts_by_its_build_id(root: Root, answer: Path, tmp_path: Path) -> None:
     """Whatever its size and times; a file without one is never taken for it."""
-    library = Path(shutil.copy(root._library._name, tmp_path / "compiler.so"))
+    library = Path(shutil.copy(answer, tmp_path / "compiler.so"))
     build_id = read_library(library).build_id
     assert build_id
     one = root.answered(Condition("I", b"", bytes(library), bytes.fromhex(build_id)))

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyopencl as cl
-from pyopencl.tools import is_spirv
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl.logs import program_log
@@ -30,8 +29,6 @@ from gpucache.host.environment import variable
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language
 from gpucache.units import printable
 
-# PyOpenCL's own function, at import time: a program may replace it by one that calls this module.
-_BUILD = cl.Program.build
 _SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
 _specializing = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread of its parent
@@ -84,61 +81,6 @@ def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes
     return cl.Program(program)
 
 
-class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding has no types
-    """A program from binaries that knows the source and the logs of the original build."""
-
-    def __init__(
-        self,
-        context: Any,
-        devices: Sequence[Any],
-        payloads: Sequence[bytes],
-        source: str | bytes,
-        logs: Sequence[Callable[[str], str] | None],
-    ) -> None:
-        super().__init__(context, devices, payloads)
-        text = source if isinstance(source, str) else source.decode(errors="replace")
-        self._text = "" if is_spirv(source) else text
-        self._logs = dict(zip(devices, logs, strict=True))
-
-    def get_info(self, param: Any) -> Any:
-        return self._text if param == cl.program_info.SOURCE else super().get_info(param)
-
-    def get_build_info(self, device: Any, param: Any) -> Any:
-        if param == cl.program_build_info.LOG and device in self._logs:
-            read = self._logs[device]
-            return "" if read is None else read(super().get_build_info(device, cl.program_build_info.OPTIONS))
-        return super().get_build_info(device, param)
-
-    def _get_build_logs(self) -> list[tuple[Any, str]]:
-        """The logs for PyOpenCL's build warning; a log is read only if the warning will show it."""
-        shown = "PYOPENCL_COMPILER_OUTPUT" in os.environ
-        told = ((device, "a log is available") for device, read in self._logs.items() if read)
-        log = cl.program_build_info.LOG
-        return [(device, self.get_build_info(device, log) if shown else short) for device, short in told]
-
-
-def build_binaries_as_pyopencl(
-    context: Any,
-    source: str | bytes,
-    options: str | Sequence[str],
-    devices: Sequence[Any],
-    payloads: Sequence[bytes],
-    logs: Sequence[Callable[[str], str] | None],
-) -> Any:
-    """A ``pyopencl.Program`` from binaries that reports the same about itself as one from source.
-
-    It has its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
-    ``logs`` has for each device a function that reads the log, given the options, or None if it is empty.
-    Raises CompileError if the driver rejects a binary.
-    """
-    program = cl.Program(context, source)
-    try:
-        program._prg = _OfBinaries(context, list(devices), list(payloads), source, logs)
-        return _BUILD(program, options=options, devices=list(devices))
-    except cl.Error as error:
-        raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
-
-
 def kernel_names(program: Any) -> tuple[str, ...]:
     """The kernels of a built program, each of which is created; raises CompileError if creation fails."""
     try:
@@ -151,7 +93,7 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     """A plain PyOpenCL program built from source; raises CompileError with the log, SourceError."""
     from gpucache.checks.calls import instrumented  # not needed by a hit
 
-    program = _created(context, instrumented(request).source, request)
+    program = created(context, instrumented(request).source, request)
     options = command_line(compilation.command).encode(errors="surrogateescape")
     try:
         program._build(options=options, devices=[device])
@@ -162,7 +104,7 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     return program
 
 
-def _created(context: Any, source: str | bytes, request: BuildRequest) -> Any:
+def created(context: Any, source: str | bytes, request: BuildRequest) -> Any:
     """A program of PyOpenCL's binding that is not built yet, with its specialization constants."""
     if request.program.language is not Language.SPIR_V:
         return cl._cl._Program(context, source)
@@ -178,31 +120,6 @@ def _created(context: Any, source: str | bytes, request: BuildRequest) -> Any:
                 f"{request.program.name or 'the module'} ({_first_line(error)})"
             ) from None
     return program
-
-
-def build_plainly(
-    context: Any,
-    source: str | bytes,
-    options: str | Sequence[str],
-    devices: Sequence[Any] | None,
-    cache_dir: str | None = None,
-) -> Any:
-    """PyOpenCL's own build with its cache, as without gpucache."""
-    return _BUILD(cl.Program(context, source), options=options, devices=devices, cache_dir=cache_dir)
-
-
-def build_as_pyopencl(
-    context: Any,
-    source: str | bytes,
-    options: str | Sequence[str],
-    devices: Sequence[Any] | None,
-    request: BuildRequest,
-) -> Any:
-    """A ``pyopencl.Program`` built by PyOpenCL from source or a module, with its errors and warnings, not its
-    cache."""
-    program = cl.Program(context, source)
-    program._prg = _created(context, source, request)
-    return _BUILD(program, options=options, devices=devices)
 
 
 def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:

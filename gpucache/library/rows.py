@@ -1,0 +1,274 @@
+"""Hits in C: one call answers a build from the rows of all roots, before anything else of ours is imported.
+
+Owns which roots are asked without the other modules, and this process's count of hits and misses. Only what
+needs no explanation is decided here: without the C library, or where the environment says more than where the
+roots are, ``process`` decides.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucache.host.environment import environment
+from gpucache.native.locate import find
+
+if TYPE_CHECKING:
+    from gpucache.engine.stores import Stores
+
+BUILD, COMPILE = 1, 16
+"""Kinds of questions, as ``serve.wire`` has them."""
+_PLACES = frozenset({"GPUCACHE_DIR", "GPUCACHE_SYSTEM_DIRS"})
+_FLAGS = frozenset({"GPUCACHE_READ_ONLY", "GPUCACHE_REQUIRE", "GPUCACHE_LEARN"})
+_SIZES = frozenset({"GPUCACHE_MAX_SIZE", "GPUCACHE_MEMORY_BYTES"})
+_AFTER_MISSES = frozenset(
+    {
+        *("GPUCACHE_REMOTE", "GPUCACHE_SIGNING_KEY", "GPUCACHE_TRUSTED_KEYS"),
+        *("GPUCACHE_RUN_SOCKET", "GPUCACHE_RUN_ROOTS", "GPUCACHE_RUN_FILTERS", "GPUCACHE_RUN_TUNABLES"),
+    }
+)
+_MACHINE = "/etc/gpucache.toml"
+"""As ``settings`` has it."""
+_INFO = 20
+_USED_CAP = 1 << 12
+
+
+class _Bytes(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class _Reply(ctypes.Structure):
+    """``struct wire_reply`` of ``native/wire.h``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("body", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("next", ctypes.c_size_t),
+        ("note", _Bytes),
+        ("view", _Bytes),
+    )
+
+
+class Row(NamedTuple):
+    """A hit."""
+
+    fields: tuple[bytes, ...]
+    """The fields of the answer, as ``serve`` documents them for each kind."""
+    note: bytes
+    """Compile time, key, target and name."""
+
+
+class Library:
+    """The functions of ``native/library.c``."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError if it does not load."""
+        library = ctypes.CDLL(path)
+        text, size = ctypes.c_char_p, ctypes.c_size_t
+        library.gpucache_begin.restype = ctypes.c_uint64
+        library.gpucache_driver_of.argtypes, library.gpucache_driver_of.restype = (ctypes.c_void_p,), text
+        library.gpucache_file_of.argtypes, library.gpucache_file_of.restype = (text,), text
+        self._answer, self._done = library.gpucache_answer, library.gpucache_done
+        reply = ctypes.POINTER(_Reply)
+        self._answer.argtypes = (text, ctypes.c_int, ctypes.c_uint, text, size, reply)
+        self._done.argtypes, self._done.restype = (reply,), None
+        library.gpucache_holds.argtypes = (ctypes.c_uint, text, size, text, size)
+        library.gpucache_count.argtypes = (text, text, ctypes.c_ulonglong, ctypes.c_ulonglong)
+        self._library = library
+        self.begun_ns = 0
+        """When this process began, once that was asked; a compiler was loaded later."""
+
+    def begin(self) -> "Library":
+        """Believe no file of a compiler that has changed since this process began."""
+        self.begun_ns = self._library.gpucache_begin()
+        return self
+
+    def answer(self, roots: bytes, kind: int, question: Sequence[bytes], *, writes: bool) -> Row | None:
+        """The answer of the first row, in some roots, that has one."""
+        framed, reply = _framed(question), _Reply()
+        if not self._answer(roots, writes, kind, framed, len(framed), reply):
+            return None
+        try:
+            note = ctypes.string_at(reply.note.at, reply.note.size) if reply.note.at else b""
+            return Row(tuple(_fields(reply)), note)
+        finally:
+            self._done(reply)
+
+    def holds(self, kind: int, question: Sequence[bytes], conditions: bytes) -> bool:
+        """Whether this process meets conditions, as a record has them."""
+        framed = _framed(question)
+        return bool(self._library.gpucache_holds(kind, framed, len(framed), conditions, len(conditions)))
+
+    def driver_of(self, handle: int) -> bytes:
+        """The file of the driver of an OpenCL platform or device; empty if it is not known."""
+        found: bytes | None = self._library.gpucache_driver_of(handle)
+        return found or b""
+
+    def file_of(self, name: bytes) -> bytes:
+        """The file of a library that is loaded under a name; empty if none is."""
+        found: bytes | None = self._library.gpucache_file_of(name)
+        return found or b""
+
+    def count(self, root: bytes, command: bytes, hits: int, saved_ns: int) -> bool:
+        """Append hits to the journal of a root; returns whether that was possible."""
+        return bool(self._library.gpucache_count(root, command, hits, saved_ns))
+
+
+@cache
+def library() -> Library | None:
+    """The C library; None where it is not built."""
+    path, problem = find("library")
+    with suppress(OSError, AttributeError):
+        return None if problem else Library(path).begin()
+    return None
+
+
+def answer(kind: int, question: Sequence[bytes]) -> Row | None:
+    """The hit of a build in the first root that has one. Raises nothing."""
+    asked = library()
+    roots, writes = _roots(environment())
+    return asked.answer(roots, kind, question, writes=writes) if asked is not None and roots else None
+
+
+def variables(environ: Mapping[str, str]) -> bytes:
+    """An environment as a question has it."""
+    global _variables
+    if _variables[0] is not environ:
+        _variables = environ, os.fsencode("".join(f"{name}={value}\0" for name, value in environ.items()))
+    return _variables[1]
+
+
+_variables: tuple[Mapping[str, str] | None, bytes] = (None, b"")
+
+
+used: dict[str, None] = {}
+"""The keys of the entries that rows answered with, the latest last: no other memory has them."""
+
+
+def tell(row: Row) -> None:
+    """Count a hit, and log it."""
+    compile_ns, key, target, name = row.note.decode("unicode_escape").split("\t")
+    COUNTER.count(None, hit=True, saved_ns=int(compile_ns))
+    with suppress(KeyError, RuntimeError, StopIteration):  # other threads add and drop, too
+        used[key] = None
+        while len(used) > _USED_CAP:
+            del used[next(iter(used))]
+    logging = sys.modules.get("logging")  # without it there is no listener
+    if logging is not None and logging.getLogger("gpucache").isEnabledFor(_INFO):
+        from gpucache.library.process import log_hit
+
+        places = os.fsdecode(_roots(environment())[0]).split(":")
+        entry = os.path.join("v1", "entries", key[:2], f"{key}.gpc")  # noqa: PTH118
+        store = next((one for one in places if os.path.lexists(os.path.join(one, entry))), "a root")  # noqa: PTH118
+        log_hit(name, target, key[:12], store)
+
+
+def _roots(environ: Mapping[str, str]) -> tuple[bytes, bool]:
+    """The roots that are asked, the user's own first, and whether the use of an entry is recorded there."""
+    global _named
+    process: Any = sys.modules.get("gpucache.library.process")
+    if process is None:
+        if _named is None or _named[0] is not environ:
+            _named = environ, _of(environ)
+        if _named[1]:
+            return _named[1], environ.get("GPUCACHE_READ_ONLY", "0") in ("", "0")
+        from gpucache.library import process
+    stores: Stores = process.stores()
+    if stores.disabled:
+        return b"", False
+    places = [os.fsencode(store.root) for store in stores.on_disk()]
+    return (b"" if any(b":" in place for place in places) else b":".join(places)), not stores.read_only
+
+
+_named: tuple[Mapping[str, str], bytes] | None = None
+
+
+def _of(environ: Mapping[str, str]) -> bytes:
+    """The roots as ``settings`` finds them; empty if more has to be known, or something has to be said."""
+    for name, value in environ.items():
+        known = not name.startswith("GPUCACHE_") or name in _PLACES or name in _AFTER_MISSES
+        if (
+            not known
+            and not (name in _FLAGS and value in ("", "0", "1"))
+            and not (name in _SIZES and value.isdecimal())
+        ):
+            return b""
+    caches, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
+    own = environ.get("GPUCACHE_DIR", "")
+    if not own and (not (caches or home).startswith("/") or " " in caches or (not caches and home == "/")):
+        return b""
+    places = _MACHINE, f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/gpucache/settings.toml"
+    if not home or any(map(os.path.lexists, places)):
+        return b""
+    own = own or f"{caches or f'{home}/.cache'}/gpucache"
+    roots = [own, *filter(None, environ.get("GPUCACHE_SYSTEM_DIRS", "").split(":"))]
+    if ":" in own or sys.platform != "linux":
+        return b""
+    return b":".join(os.fsencode(os.path.join(os.getcwd(), place)) for place in roots)  # noqa: PTH109, PTH118
+
+
+def _framed(fields: Iterable[bytes]) -> bytes:
+    return b"".join([part for field in fields for part in (len(field).to_bytes(4, "little"), field)])
+
+
+def _fields(reply: _Reply) -> Iterator[bytes]:
+    at, end = reply.body + reply.next, reply.body + reply.size
+    while at < end:
+        size = int.from_bytes(ctypes.string_at(at, 4), "little")
+        yield ctypes.string_at(at + 4, size)
+        at += 4 + size
+
+
+class Counter:
+    """Hits and misses of this process, written to the journal at its end; a forked child starts at 0."""
+
+    def __init__(self) -> None:
+        self._registered = False  # stays true in a forked child, which inherits the exit functions
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()  # a thread that the fork did not copy may have the old one locked
+        self._hits = self._misses = self._saved_ns = 0
+        self._stores: Stores | None = None
+
+    def count(self, stores: "Stores | None", *, hit: bool, saved_ns: int = 0) -> None:
+        """Count one, in given stores, or those of this process."""
+        with self._lock:
+            if not self._registered:
+                self._registered = True
+                atexit.register(self.write)
+            self._stores = stores or self._stores
+            self._hits += hit
+            self._misses += not hit
+            self._saved_ns += saved_ns
+
+    def write(self) -> None:
+        """Write the numbers down."""
+        if not (self._hits or self._misses) or (self._stores is None and self._is_written()):
+            return
+        from gpucache.library.process import note
+
+        with suppress(OSError):  # a root that cannot be looked at
+            note(self._stores, self._hits, self._misses, self._saved_ns)
+
+    def _is_written(self) -> bool:
+        """Whether nothing remains to be done, as all were hits of rows."""
+        if "gpucache.library.process" in sys.modules:
+            return False
+        places, writes = _roots(environment())
+        own, asked = places.partition(b":")[0], library()
+        if not writes or not os.path.isdir(own):  # noqa: PTH112 - counting alone makes no cache
+            return True
+        command = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"  # noqa: PTH119
+        return asked is not None and asked.count(own, os.fsencode(command), self._hits, self._saved_ns)
+
+
+COUNTER = Counter()

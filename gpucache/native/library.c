@@ -1,0 +1,100 @@
+/* The index and a few facts of a process for gpucache's own library, which calls these functions through ctypes
+   (gpucache/library/rows.py). Any thread may call them. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <time.h>
+
+#include "index.h"
+#include "journal.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* When this process began, in nanoseconds since 1970, from its 22nd field in /proc/self/stat, in ticks since the boot
+   (proc_pid_stat(5)); 0 if that is unknown. */
+static uint64_t process_begun_ns(void) {
+    char text[4096];
+    struct timespec now, up;
+    int fd = open_above(AT_FDCWD, "/proc/self/stat", 0);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (size <= 0 || clock_gettime(CLOCK_BOOTTIME, &up) || clock_gettime(CLOCK_REALTIME, &now)) return 0;
+    text[size] = 0;
+    char *at = strrchr(text, ')'); /* the end of the name, which may have anything in it */
+    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+    uint64_t ticks = at ? strtoull(at, NULL, 10) : 0, a_second = (uint64_t)sysconf(_SC_CLK_TCK);
+    if (!ticks || !a_second) return 0;
+    uint64_t age_ns = (uint64_t)up.tv_sec * 1000000000 + (uint64_t)up.tv_nsec - ticks * (1000000000 / a_second);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age_ns;
+}
+
+/* Note the current directory and when this process began, before any compiler was loaded, and return the latter. */
+EXPORTED uint64_t gpucache_begin(void) {
+    index_begin_anywhere();
+    wire_begun_at(process_begun_ns());
+    return wire_begun_ns();
+}
+
+/* The fields of a request, each a length of four bytes and its bytes; how many,or 0. To be freed. */
+static size_t split(const void *framed, size_t size, struct wire_bytes **fields) {
+    struct wire_reply all = {.body = (unsigned char *)framed, .size = size};
+    size_t count = 0;
+    *fields = NULL;
+    if (!wire_is_sound(&all)) return 0;
+    for (struct wire_bytes field; wire_next(&all, &field);) count++;
+    if (!(*fields = calloc(count + 1, sizeof **fields))) return 0;
+    all.next = 0;
+    for (size_t at = 0; at < count; at++) wire_next(&all, &(*fields)[at]);
+    return count;
+}
+
+/* Answer a question from the rows of some roots, which are separated by ':'. The kind and the fields are those of a
+   request (gpucache/serve/wire.py). 1 and a hit, whose note and whose fields from reply->next on are as in a record,
+   and which must be given to gpucache_done(); or 0. errno stays as it is. */
+EXPORTED int gpucache_answer(const char *roots, int may_write, unsigned kind, const void *framed, size_t size,
+                             struct wire_reply *reply) {
+    struct wire_bytes *fields;
+    size_t count = split(framed, size, &fields);
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+    int answered = count && index_answer_below(roots, may_write, (enum wire_kind)kind, fields, count, reply);
+    free(fields);
+    return answered;
+}
+
+EXPORTED void gpucache_done(struct wire_reply *reply) { wire_done(reply); }
+
+/* Whether this process meets conditions, as a record has them, for the answer to a question. */
+EXPORTED int gpucache_holds(unsigned kind, const void *framed, size_t size, const void *conditions,
+                            size_t conditions_size) {
+    struct wire_bytes *fields;
+    char why[WHY_SIZE];
+    size_t count = split(framed, size, &fields);
+    struct wire_reply view = {.body = (unsigned char *)conditions, .size = conditions_size};
+    int holds = count > AT_DEVICES && wire_is_sound(&view) &&
+                index_meets((enum wire_kind)kind, fields, count, &view, why);
+    free(fields);
+    return holds;
+}
+
+/* The file of the driver that a platform or device of OpenCL belongs to, or NULL: the first field of its handle leads
+   to the driver's table of functions, which is in that file. */
+EXPORTED const char *gpucache_driver_of(const void *const *handle) {
+    Dl_info found;
+    return *handle && dladdr(*handle, &found) ? found.dli_fname : NULL;
+}
+
+/* The file of a library that is loaded under a name, or NULL. */
+EXPORTED const char *gpucache_file_of(const char *name) {
+    struct link_map *found = NULL;
+    void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return NULL;
+    int failed = dlinfo(library, RTLD_DI_LINKMAP, &found);
+    dlclose(library);
+    return failed || !found ? NULL : found->l_name;
+}
+
+EXPORTED int gpucache_count(const char *root, const char *program, unsigned long long hits,
+                            unsigned long long saved_ns) {
+    return journal_hits(root, program, hits, saved_ns);
+}
