@@ -142,6 +142,9 @@ _KEY = (
     "unless warm or the program named that size.",
     "Programs that call NVRTC themselves under gpucache run have separate keys that "
     "include the source's base name, because a hit must return the same log and symbol names.",
+    "Of a SPIR-V module every byte is in the key, also what follows its last instruction, and each "
+    "specialization constant that was set: its number, its size and its bytes. A constant that is set to its "
+    "default value makes another key than one that is not set.",
     "Every binary is checked against its checksum at each hit. A damaged entry is a miss.",
 )
 _OWNERS = (
