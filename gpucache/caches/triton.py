@@ -84,7 +84,15 @@ class Triton(TritonPlaces, FilesFormat):
     shows = "a list of a kernel's files"
     distribution = "triton"
     links = ("triton", "triton-xpu", "pytorch-triton-xpu", "pytorch-triton-rocm")
-    moving = Moving(tells="paths and source text", sources=True, untold=("Python",))
+    moving = Moving(
+        tells="paths and source text",
+        sources=True,
+        note=(
+            "Keys lack the values that a kernel reads from attributes of modules and, up to 3.4, from "
+            "globals and closures, so a machine with other values would compute by these."
+        ),
+        untold=("Python",),
+    )
 
     def look(self, item: Files) -> CacheEntry:
         group = _group(item)
