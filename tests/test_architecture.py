@@ -372,7 +372,7 @@ LINES: Mapping[str, int] = {
     "library": 1_650,
     "host": 1_050,
     "recording": 1_050,
-    "kernels": 700,
+    "kernels": 750,
     "opencl": 1_000,
     "probe": 550,
     "manifest": 450,

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 _MAIN = "__mp_main__"
@@ -232,7 +233,12 @@ class Worker:
 
     def _module(self, name: str, file: str) -> Any:
         if name != "__main__":
-            return importlib.import_module(name)
+            try:
+                return importlib.import_module(name)
+            except Exception:  # as of packages that ask PyTorch for the GPU
+                if not _state_torch(self._target):
+                    raise
+                return importlib.import_module(name)
         if file not in self._mains:
             sys.path.insert(0, os.path.dirname(file))  # noqa: PTH120
             spec = importlib.util.spec_from_file_location(_MAIN, file)
@@ -299,6 +305,33 @@ class Worker:
         if kind == "torch":
             return getattr(importlib.import_module("torch"), told)
         return {"tuple": tuple, "list": list}[kind](self._decode(one, row) for one in told)
+
+
+def _state_torch(target: Any) -> bool:
+    """Have PyTorch state a GPU of the target to modules that ask for one; whether it did not before.
+
+    What they choose by a wrong fact shows in the first IR.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or target.backend != "cuda" or hasattr(torch.cuda, "_stated"):
+        return False
+    names = {80: "NVIDIA A100-SXM4-80GB", 90: "NVIDIA H100 80GB HBM3", 100: "NVIDIA B200"}
+    major, minor = divmod(target.arch, 10)
+    facts = SimpleNamespace(
+        name=names.get(target.arch, "NVIDIA"),
+        major=major,
+        minor=minor,
+        multi_processor_count=132,
+        total_memory=80 << 30,
+        warp_size=target.warp_size,
+        shared_memory_per_block_optin=232448,
+    )
+    stated = {"name": facts.name, "capability": (major, minor), "properties": facts}
+    for name, value in stated.items():
+        setattr(torch.cuda, f"get_device_{name}", lambda *_, value=value: value)
+    torch.cuda.device_count, torch.cuda.current_device = lambda: 1, lambda: 0
+    torch.cuda._stated = True
+    return True
 
 
 def _walk(value: Any, names: str) -> Any:
