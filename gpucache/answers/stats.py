@@ -1,4 +1,4 @@
-"""The totals of inspect --stats: hits, misses by reason, and the compile time that hits saved.
+"""The totals of inspect --stats: hits, misses by reason, and the compile time of hits, which they save.
 
 They are sums over the journal, in which every program has a line for each miss and one at its end. When the
 journal drops its older half, ``folded`` keeps their totals in one record, so that counters never fall.
@@ -117,7 +117,7 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
             ("hits", f"{tally.hits}{rate}"),
             ("misses", str(tally.misses)),
             *reasons,
-            ("compiling saved", format_duration(tally.saved_ns)),
+            ("compile time of hits", format_duration(tally.saved_ns)),
             ("entries", f"{found.entries} ({format_size(found.size_bytes)})"),
         ],
         "cyan",
@@ -146,7 +146,7 @@ def _table(heading: str, rows: Sequence[tuple[str, Tally]]) -> Grid:
         Column(heading, lambda row: row[0]),
         Column("hits", lambda row: str(row[1].hits), numeric=True),
         Column("misses", lambda row: str(row[1].misses), numeric=True),
-        Column("saved", lambda row: format_duration(row[1].saved_ns), numeric=True),
+        Column("compile time of hits", lambda row: format_duration(row[1].saved_ns), numeric=True),
     )
     return Grid(columns, rows)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     "Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
 @flag("--dry-run", "Show the entries that would be removed, and stop.")
-@flag("--yes -y", "Do not ask before --all, or before a limit for caches of other systems.")
+@flag("--yes -y", "Do not ask before --all, or before removing entries of other systems.")
 @global_options
 def evict(
     url: str | None,
@@ -115,7 +115,7 @@ def evict(
     foreign = [cache for cache in opened.caches if cache not in opened.roots and url is None]
     if everything and not (dry_run or yes):
         _ask(eviction, is_store=url is not None)
-    elif asked.bounded and foreign and sys.stdin.isatty() and not (dry_run or yes):
+    elif foreign and sys.stdin.isatty() and not (dry_run or yes):
         _ask(eviction)
     said, owns = list[str](), [Foreseen() for _ in eviction.plans]
     summary = Foreseen() if dry_run else EvictSummary()

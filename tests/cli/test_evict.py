@@ -236,15 +236,16 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
     assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "0000000000000c").exists()
 
 
-def test_a_size_for_other_systems_asks_on_a_terminal(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("filters", [("--max-size", "1B"), ("--older-than", "0s")])
+def test_a_filter_for_other_systems_asks_on_a_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: tuple[str, str]
 ) -> None:
     """Their entries are not ours to remove unasked; a timer has no terminal."""
     place = put(tmp_path / "triton")
     asked = io.StringIO("n\n")
     monkeypatch.setattr(asked, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", asked)
-    line = ("evict", "--cache", f"triton:{tmp_path / 'triton'}", "--max-size", "1B")
+    line = ("evict", "--cache", f"triton:{tmp_path / 'triton'}", *filters)
     answer = run(*line)
     assert answer.code != 0 and f"triton in {tmp_path / 'triton'}: 1 entry" in answer.err
     assert place.exists()
