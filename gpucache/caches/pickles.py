@@ -28,6 +28,7 @@ _LOADS = frozenset({"GET", "BINGET", "LONG_BINGET"})
 _NAME = re.compile(r"[\w.]+:[\w.]+")
 _NUMBER = re.compile(rb"[IL][^\n]+\n")
 """A number in text, which the loader reads in more forms than ``pickletools``."""
+_ARCHIVE = b"PK\x03\x04"
 _PROTOCOL = re.compile(rb"\x80[\x00-\x05]")
 
 
@@ -83,8 +84,13 @@ class _CutError(FormatError):
     """A frame of a pickle is cut."""
 
 
-def _read(stream: io.BytesIO, size: int, names: Names | None, depth: int) -> Iterator[object]:
-    """The arguments of a pickle's opcodes, up to its end, compared with the names."""
+def _read(
+    stream: io.BytesIO, size: int, names: Names | None, depth: int, unknown: list[str] | None = None
+) -> Iterator[object]:
+    """The arguments of a pickle's opcodes, up to its end, compared with the names.
+
+    Raises _UnknownError for a name that is not known, or adds it to ``unknown`` and reads on.
+    """
     texts: list[object] = []  # those on top of the stack
     stack: list[object] = []
     memo: dict[object, object] = {}
@@ -100,7 +106,7 @@ def _read(stream: io.BytesIO, size: int, names: Names | None, depth: int) -> Ite
             texts = [*texts[-1:], memo.get(value) if name in _LOADS else value]
         elif name not in ("PROTO", "FRAME"):
             if names is not None and (name.endswith("GLOBAL") or name == "INST" or name.startswith("EXT")):
-                _require(_imported(name, value, texts), names)
+                _require(_imported(name, value, texts), names, unknown)
             texts = []
         if names is not None and isinstance(value, bytes | bytearray) and value:
             _require_inside(bytes(value), names, depth + 1)
@@ -130,30 +136,36 @@ def _imported(opcode: str, value: object, texts: Sequence[object]) -> str:
     return str(value).replace(" ", ":", 1) if opcode in ("GLOBAL", "INST") else ""
 
 
-def _require(imported: str, names: Names) -> None:
+def _require(imported: str, names: Names, unknown: list[str] | None) -> None:
     if not names.known.fullmatch(imported):
-        raise _UnknownError(imported)
+        if unknown is None:
+            raise _UnknownError(imported)
+        unknown.append(imported)
 
 
 def _require_inside(data: bytes, names: Names, depth: int) -> None:
     """Raise _UnknownError if bytes inside a pickle, which an owner may load as well, import anything else.
 
-    They begin with their protocol, or are of the oldest two, which look like other data.
+    They begin with their protocol, or are of the oldest two, which look like other data. A loader runs what
+    comes before an error, so one name in data that are no pickle is enough. PyTorch reads archives, too.
     """
+    if depth > _DEEPEST or data.startswith(_ARCHIVE):
+        raise _UnknownError("")
     stream, pickles = io.BytesIO(data), 0
     while (at := stream.tell()) < len(data):
-        declared, codes = _PROTOCOL.match(data, at), 0
+        declared, codes, whole, unknown = _PROTOCOL.match(data, at), 0, False, list[str]()
         try:
-            if depth > _DEEPEST:
-                raise _UnknownError("")
-            for _ in _read(stream, len(data), names, depth):
-                at, codes = stream.tell(), codes + 1
-        except _UnknownError as error:
-            if declared or _NAME.fullmatch(str(error)) or (not str(error) and codes):
-                raise
-            return
+            for _ in _read(stream, len(data), names, depth, unknown):
+                codes += 1
+            whole = True
+        except _UnknownError:
+            raise
         except Exception:  # no pickle, unless it began as one
-            if pickles < _OF_TORCH and (declared or _NUMBER.match(data, at)):
+            if not unknown and pickles < _OF_TORCH and (declared or _NUMBER.match(data, at)):
                 raise _UnknownError("") from None
+        spelt = next(filter(_NAME.fullmatch, unknown), "")
+        if spelt or (unknown and (declared or whole)) or ("" in unknown and codes):
+            raise _UnknownError(spelt or unknown[0])
+        if not whole:
             return
         pickles += 1

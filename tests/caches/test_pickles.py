@@ -28,6 +28,14 @@ def _t(text: bytes) -> bytes:
     return b"\x8c" + bytes([len(text)]) + text
 
 
+def _nested(depth: int) -> bytes:
+    """A pickle in bytes of another one, again and again, each of the oldest protocol with bytes."""
+    inner = b"cposix\nsystem\n."
+    for _ in range(depth):
+        inner = b"B" + len(inner).to_bytes(4, "little") + inner + b"."
+    return inner
+
+
 _RUN = _t(b"false") + b"\x85R."
 POISONED = {
     **{f"protocol {one}": pickle.dumps(_Evil(), one) for one in range(6)},
@@ -45,6 +53,12 @@ POISONED = {
     "an old pickle inside": pickle.dumps([pickle.dumps(_Evil(), 0)]),
     "two pickles inside": pickle.dumps(pickle.dumps(3) + pickle.dumps(_Evil(), 4)),
     "a pickle inside that cannot be read": pickle.dumps(b"\x80\x04I0x10\n0" + pickle.dumps(_Evil(), 4)[2:]),
+    "an old pickle inside whose first import is of a module with a hyphen": pickle.dumps(
+        b"clib-dynload\n__name__\n0cposix\nsystem\n(S'false'\ntR."
+    ),
+    "an old pickle inside that is cut": pickle.dumps(b"clib-dynload\n__name__\n0cposix\nsystem\n"),
+    "an archive as PyTorch writes it": pickle.dumps(b"PK\x03\x04" + bytes(26)),
+    "pickles inside of pickles": _nested(12),
     "an old pickle inside that cannot be read": pickle.dumps(b"I0x10\n0cposix\nsystem\n."),
 }  # fmt: skip
 SOUND = {
