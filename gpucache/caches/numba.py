@@ -36,8 +36,8 @@ _AGAIN = "Numba compiles it again"
 _RUNS = "Numba runs that instead, so programs get its results or die"
 _ENDS: Mapping[FindingKind | None, str] = {
     FindingKind.MISLABELLED: _RUNS,
-    FindingKind.UNTRUSTED: "Numba runs it at the next start; its own entries are so only if a program passes "
-    "functions, enumerations or named tuples",
+    FindingKind.UNTRUSTED: "Numba runs it at the next start",
+    FindingKind.UNSUPPORTED: "Numba writes that where a program passes functions, enumerations or named tuples",
 }
 _STARTS = (b"\x7fELF", b"BC\xc0\xde")
 _QUALIFIED = re.compile(r"[\w.<>]+")
@@ -48,9 +48,9 @@ _NAMES = pickles.Names.of(
     r"numba\.core\.typing\.templates:Signature|numba\.core\.types\.abstract:_type_reconstructor",
     r"numba\.core\.funcdesc:PythonFunctionDescriptor|numba\.core\.environment:_rebuild_env",
     r"numba\.core\.typed_passes:_reload_parfors",
+    of_code=r"numba\.cloudpickle\.cloudpickle:_\w+|numba\.core\.serialize:\w+",
 )
-"""Of Numba 0.60 and 0.68. Of functions, enumerations and named tuples of a program it writes the code, which
-nobody can tell from another's."""
+"""Of Numba 0.60 and 0.68."""
 
 
 class Numba(NumbaPlaces, FilesFormat):

@@ -37,11 +37,13 @@ class Names(NamedTuple):
 
     owner: str
     known: re.Pattern[str]
+    of_code: re.Pattern[str]
+    """Those by which the owner writes functions and classes of a program, as code."""
 
     @classmethod
-    def of(cls, owner: str, *patterns: str) -> "Names":
+    def of(cls, owner: str, *patterns: str, of_code: str = "(?!)") -> "Names":
         """Names by patterns of ``module:name``, each of which has to match the whole."""
-        return cls(owner, re.compile("|".join(f"(?:{one})" for one in patterns)))
+        return cls(owner, re.compile("|".join(f"(?:{one})" for one in patterns)), re.compile(of_code))
 
 
 def values(data: bytes, pickles: int, names: Names | None = None) -> tuple[list[str | bytes], Problem | None]:
@@ -59,6 +61,11 @@ def values(data: bytes, pickles: int, names: Names | None = None) -> tuple[list[
     except _UnknownError as error:
         told = printable(str(error).replace(":", ".").encode("utf-8", "replace")) or "a name that it computes"
         owner = names.owner if names else ""
+        if names and names.of_code.fullmatch(str(error)):
+            return found, Problem(
+                FindingKind.UNSUPPORTED,
+                f"has code of a program ({told}), which nobody can tell from other code",
+            )
         return found, Problem(
             FindingKind.UNTRUSTED, f"imports {told}, which no known version of {owner} writes into a pickle"
         )

@@ -82,6 +82,13 @@ def test_what_the_owner_does_not_write_is_untrusted(way: str) -> None:
     assert found is not None and found.kind is FindingKind.UNTRUSTED
 
 
+def test_code_that_an_owner_writes_for_a_program_is_noted_as_such() -> None:
+    """It is no fault of an untouched cache, and no entry that may move."""
+    names = pickles.Names.of("the owner", "builtins:list", of_code=r"cloud:_\w+")
+    found = pickles.problem(b"\x80\x02ccloud\n_make_class\n)R.", names)
+    assert found is not None and found.kind is FindingKind.UNSUPPORTED
+
+
 def test_a_newer_protocol_is_no_pickle() -> None:
     """Its opcodes are not known."""
     found = pickles.problem(b"\x80\x06N.", NAMES)
