@@ -37,7 +37,7 @@ _RUNS = "Numba runs that instead, so programs get its results or die"
 _ENDS: Mapping[FindingKind | None, str] = {
     FindingKind.MISLABELLED: _RUNS,
     FindingKind.UNTRUSTED: "Numba runs it at the next start",
-    FindingKind.UNSUPPORTED: "Numba writes that where a program passes functions, enumerations or named tuples",
+    FindingKind.UNSUPPORTED: "Numba writes that where a program passes functions, enums or named tuples",
 }
 _STARTS = (b"\x7fELF", b"BC\xc0\xde")
 _QUALIFIED = re.compile(r"[\w.<>]+")
