@@ -40,7 +40,7 @@ _NAMES = pickles.Names.of(
     "loopy or PyOpenCL",
     r"builtins:(?:frozenset|set|slice|complex|range)|collections:OrderedDict|numpy:dtype",
     r"(?:constantdict|immutabledict|immutables)(?:\.\w+)*:\w*[mM]ap|constantdict:constantdict|immutabledict:immutabledict",
-    r"numpy\.(?:_core|core)\.multiarray:scalar|numpy:u?int\d+|numpy:float\d+",
+    r"numpy\.(?:_core|core)\.multiarray:scalar|numpy:u?int\d+|numpy:float\d+|_struct:pack",
     r"cgen(?:\.opencl|\.cuda|\.ispc)?:_?[A-Z]\w*",
     r"islpy\._isl:[A-Z]\w*|islpy:_get_default_context|islpy(?:\._monkeypatch)?:_read_from_str_wrapper",
     r"loopy\.(?:codegen(?:\.result)?|kernel\.(?:array|data|function_interface|instruction)|kernel):_?[A-Z]\w*",
@@ -49,7 +49,7 @@ _NAMES = pickles.Names.of(
     r"loopy\.target\.c\.compyte\.dtypes:_?[A-Z]\w*|loopy\.(?:tools|translation_unit|types|typing):_?[A-Z]\w*",
     r"loopy\.tools:_no_value|loopy\.kernel\.instruction:_get_insn_(?:eq|hash)_key",
     r"pymbolic\.(?:primitives|typing|geometric_algebra):_?[A-Z]\w*|pytools\.tag:_?[A-Z]\w*",
-    r"pyopencl\.(?:tools|scan|reduction|elementwise):_?[A-Z]\w*",
+    r"pyopencl\.(?:tools|scan|reduction|elementwise):_?[A-Z]\w*|pyopencl\.(?:_cl|cffi_cl):status_code",
     r"pytools\.py_codegen:Picklable(?:Function|Module)",
 )
 """Of loopy 2025.2, pyopencl 2026.1 and pytools 2022.1 to 2026.1, which store generated code."""

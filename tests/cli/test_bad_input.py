@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "warm": ("no program is named", "--manifest"),
     "warm gone.cl": ("'gone.cl'", "check its path"),
     "warm k.cl gone.cl --target cuda:sm_90": ("'gone.cl'", "check its path"),
-    "warm empty": ("'empty'", ".cu files"),
+    "warm empty": ("'empty'", ".spv files"),
     "warm text.txt": ("text.txt", ".cl"),
     "warm k.cl -I gone": ("gone", "--help"),
     "warm v.cu --target sm_90": ("'sm_90'", "BACKEND:NAME"),

@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +28,21 @@ def test_a_dictionary_says_its_name_its_python_and_how_many_rows_it_has(tmp_path
     assert (entry.program, entry.fields) == ("pyopencl-invoker-cache-v0-nano", (("python", "3.11.7"),))
     assert not cache.check(entry).findings and cache.extract(entry) == content()
     assert dict(cache.report(entry).payload)["rows"] == "2"
+
+
+def test_what_pyopencl_itself_stores_is_trusted(tmp_path: Path) -> None:
+    """Its functions that set a kernel's arguments import struct's pack for numbers."""
+    pytest.importorskip("pyopencl")
+    program = (
+        "import numpy as np; from pyopencl.invoker import generate_enqueue_and_set_args as generate;"
+        "generate('scale', 2, 2, (None, np.dtype(np.float32)), False, False, [])"
+    )
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environ.pop("PYOPENCL_NO_CACHE", None)
+    subprocess.run([sys.executable, "-c", program], env=environ, check=True)
+    cache = opened(SYSTEM, tmp_path / "pytools")
+    stored = [one for one in cache.scan() if one.program.startswith("pyopencl-invoker-cache")]
+    assert stored and not any(cache.check(one).findings for one in stored)
 
 
 def test_a_dictionary_of_2024_or_2025_is_named_without_a_dash(tmp_path: Path) -> None:
