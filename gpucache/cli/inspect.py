@@ -303,7 +303,7 @@ def _shown_whole(
     stats: bool,
     zero: bool,
 ) -> bool:
-    """Show what is of no single entry, if that is asked for."""
+    """Show what is of no single entry, if that is asked for; a picture only comes besides."""
     if (zero or given().format == "prometheus") and not stats:
         raise UsageError(f"{'--zero' if zero else '--format prometheus'} is for counters; add --stats")
     if watch:
@@ -316,7 +316,7 @@ def _shown_whole(
         _show_recording(recording)
     elif stats:
         _stats(_opened(cache, why=False), zero=zero)
-    return watch or stats or plot is not None or recording is not None
+    return watch or stats or recording is not None
 
 
 def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
