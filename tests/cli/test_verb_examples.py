@@ -75,8 +75,10 @@ def test_an_example_is_understood(command: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str) -> None:
+def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples that need no other user's program have their expected exit codes, in order, verb by verb."""
+    for name in ("HOME", "XDG_CACHE_HOME"):  # whose caches may have findings
+        monkeypatch.setenv(name, str(folder))
     misses = {
         "gpucache inspect --why kernels/saxpy.cl --target opencl:pocl -D N=8",
         "gpucache warm --check kernels/ --device-profile node.json",  # it has devices besides PoCL's
