@@ -153,7 +153,7 @@ used: dict[str, None] = {}
 
 def tell(row: Row) -> None:
     """Count a hit, and log it."""
-    compile_ns, key, target, name = row.note.decode("unicode_escape").split("\t")
+    compile_ns, key, target, name = (part.decode("unicode_escape") for part in row.note.split(b"\t"))
     COUNTER.count(None, hit=True, saved_ns=int(compile_ns))
     with suppress(KeyError, RuntimeError, StopIteration):  # other threads add and drop, too
         used[key] = None

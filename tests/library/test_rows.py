@@ -241,3 +241,12 @@ def test_a_cuda_program_is_answered_as_by_key(
     (changed, _), (by_key, _) = run(), run("python")
     assert changed == by_key
     assert [one == other for one, other in zip(first, changed, strict=True)] == [True, False]
+
+
+def test_a_program_with_a_tab_in_its_name_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note separates its fields by tabs, and escapes others."""
+    counted: list[int] = []
+    monkeypatch.setattr(rows.COUNTER, "count", lambda _, *, hit, saved_ns: counted.append(saved_ns))
+    monkeypatch.setattr(rows, "used", {})
+    rows.tell(rows.Row((), b"17\tkey\tcuda:sm_90\ta\\tb"))
+    assert (counted, [*rows.used]) == ([17], ["key"])
