@@ -395,10 +395,11 @@ static int is_redirected(const char *path) {
 
 /* ---- files ---- */
 
-/* A mark of a compiler's file that meets a condition. */
+/* A mark of a compiler's file that meets a condition, with the stamp if that is believed. */
 static uint64_t mark_of(const struct condition *one, const char *path, const struct stat *status) {
     uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, changed_ns(status),
-                      (uint64_t)status->st_mtim.tv_sec, (uint64_t)status->st_mtim.tv_nsec, (uint64_t)one->kind};
+                      (uint64_t)status->st_mtim.tv_sec, (uint64_t)status->st_mtim.tv_nsec, (uint64_t)one->kind,
+                      one->stamp};
     uint64_t sum = digest(path, strlen(path), digest(now, sizeof now, 0));
     return digest(one->value.size ? one->value.at : "", one->value.size, sum) | 1;
 }

@@ -246,7 +246,7 @@ def test_a_cuda_program_is_answered_as_by_key(
 def test_a_program_with_a_tab_in_its_name_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note separates its fields by tabs, and escapes others."""
     counted: list[int] = []
-    monkeypatch.setattr(rows.COUNTER, "count", lambda _, *, hit, saved_ns: counted.append(saved_ns))
+    monkeypatch.setattr(rows.COUNTER, "count", lambda *_, **given: counted.append(given["saved_ns"]))
     monkeypatch.setattr(rows, "used", {})
     rows.tell(rows.Row((), b"17\tkey\tcuda:sm_90\ta\\tb"))
     assert (counted, [*rows.used]) == ([17], ["key"])
