@@ -206,7 +206,7 @@ def test_nothing_goes_from_what_only_looks_like_a_cache(
         assert _strangers(tmp_path, set()) == mine, operation
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@every_judged
 def test_nothing_is_removed_at_the_top_of_the_machine(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_list_without_end_ends(
 ) -> None:
     """After its time or as many pages as a store may have; however few objects a page has."""
     monkeypatch.setattr("gpucache.remote.registry._MOST_PAGES", 50)
+    monkeypatch.setattr("gpucache.remote.objects.MOST_OBJECTS", 50)
     with scripted(_page) as server:
         use(server.port)
         store = open_objects(_URLS[kind].format(server.port), _LIMITS)
