@@ -139,9 +139,11 @@ def answer(kind: int, question: Sequence[bytes]) -> Row | None:
 def variables(environ: Mapping[str, str]) -> bytes:
     """An environment as a question has it."""
     global _variables
-    if _variables[0] is not environ:
-        _variables = environ, os.fsencode("".join(f"{name}={value}\0" for name, value in environ.items()))
-    return _variables[1]
+    kept = _variables  # which another thread may replace
+    if kept[0] is not environ:
+        text = "".join(f"{name}={value}\0" for name, value in environ.items())
+        kept = _variables = environ, os.fsencode(text)
+    return kept[1]
 
 
 _variables: tuple[Mapping[str, str] | None, bytes] = (None, b"")
@@ -174,10 +176,11 @@ def _roots(environ: Mapping[str, str]) -> tuple[bytes, bool]:
     global _named
     process: Any = sys.modules.get("gpucache.library.process")
     if process is None:
-        if _named is None or _named[0] is not environ:
-            _named = environ, _of(environ)
-        if _named[1]:
-            return _named[1], environ.get("GPUCACHE_READ_ONLY", "0") in ("", "0")
+        named = _named
+        if named is None or named[0] is not environ:
+            named = _named = environ, _of(environ)
+        if named[1]:
+            return named[1], environ.get("GPUCACHE_READ_ONLY", "0") in ("", "0")
         from gpucache.library import process
     stores: Stores = process.stores()
     if stores.disabled:

@@ -29,11 +29,13 @@ static uint64_t process_begun_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age_ns;
 }
 
-/* Note the current directory and when this process began, before any compiler was loaded, and return the latter. */
+/* Note the current directory and when this process began, before any compiler was loaded, and return the latter; 0 if
+   that is unknown, and then no file that a compiler may have read before is believed if it changed ever since. */
 EXPORTED uint64_t gpucache_begin(void) {
+    uint64_t begun_ns = process_begun_ns();
     index_begin_anywhere();
-    wire_begun_at(process_begun_ns());
-    return wire_begun_ns();
+    wire_begun_at(begun_ns ? begun_ns : 1);
+    return begun_ns;
 }
 
 /* The fields of a request, each a length of four bytes and its bytes; how many,or 0. To be freed. */

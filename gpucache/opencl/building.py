@@ -40,10 +40,13 @@ def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
         from gpucache.opencl.reuse import reused
 
         try:
-            return reused(call.context, prepared, lambda: _answer(stores, prepared, call))
+            program, call.table = reused(
+                call.context, call.devices, prepared, lambda: (_answer(stores, prepared, call), call.table)
+            )
         except cl.Error:
             call.failed = True  # the compiler's result, of this call or of the one that it waited for
             raise
+        return program
     except (CacheMissError, Warning):
         raise
     except Exception as error:

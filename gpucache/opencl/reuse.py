@@ -5,6 +5,7 @@ and their arguments belong to each caller, but variables in global memory would 
 first build that asks for it.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,38 +15,48 @@ import pyopencl as cl
 from gpucache.backends.opencl.options import INTEL
 from gpucache.engine.prepare import Prepared
 from gpucache.library.shared_build import SharedBuild
-from gpucache.model import Language
+from gpucache.model import Check, Language
 
 _PROGRAMS = "_gpucache_programs"
 """The attribute of a context: builds by their keys, the latest used last."""
 _PROGRAMS_KEPT = 128
 _LATER_VERSIONS = ("-cl-std=CL2", "-cl-std=CL3", "-cl-std=CLC++")
 _LOCK = threading.Lock()
+Made = tuple[Any, tuple[Check, ...]]
 
 
-def reused(context: Any, prepared: Sequence[Prepared], build: Callable[[], Any]) -> Any:
-    """The program of these keys in a context, built by ``build`` for the first of several threads.
+def _begin() -> None:
+    global _LOCK
+    _LOCK = threading.Lock()  # a thread that the fork did not copy may have the old one locked
 
-    The located keys count, as a program that contains paths is another one elsewhere. An error is everybody's
-    who waits, after one retry. A program with variables is built for each request.
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)
+
+
+def reused(
+    context: Any, devices: Sequence[Any], prepared: Sequence[Prepared], build: Callable[[], Made]
+) -> Made:
+    """The program of these keys in a context with its checks, built by the first of several threads.
+
+    Devices of one model have one key, and programs of their own. The located keys count, as a program that
+    contains paths is another one elsewhere. An error is everybody's who waits, after one retry. A program
+    with variables is built for each request.
     """
-    key = tuple(one.located_key for one in prepared)
+    key = tuple(devices), tuple(one.located_key for one in prepared)
     with _LOCK:
         programs = vars(context).setdefault(_PROGRAMS, {})
         shared = programs.pop(key, None) or SharedBuild()
         programs[key] = shared
         while len(programs) > _PROGRAMS_KEPT:
             del programs[next(iter(programs))]
-    mine: list[Any] = []
+    mine: list[Made] = []
 
-    def first() -> Any:
+    def first() -> Made | None:
         mine.append(build())
-        return mine[0] if all(_is_shareable(mine[0], one) for one in prepared) else None
+        return mine[0] if all(_is_shareable(mine[0][0], one) for one in prepared) else None
 
-    program = shared.get(first)
-    if program is not None:
-        return program
-    return mine[0] if mine else build()
+    return shared.get(first) or (mine[0] if mine else build())
 
 
 def _is_shareable(program: Any, prepared: Prepared) -> bool:

@@ -133,7 +133,7 @@ def of_build(
     """
     tied = any(map(_is_tied, [OPENCL] * len(keys), prepared, keys, [asked.environ] * len(keys)))
     for one, key in zip(prepared, keys, strict=True):
-        _require_covered(one, key)
+        _require_covered(one, key, asked.cwd)
     found = _Found(asked.cwd, tied=tied, since_ns=since_ns)
     for number, one in enumerate(prepared):
         toolchain = one.compilation.inputs.toolchain
@@ -159,7 +159,7 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.m
     """The conditions of the answer to an NVRTC call; raises UncoveredError."""
     if call.headers:
         raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
-    _require_covered(prepared, key)
+    _require_covered(prepared, key, call.cwd)
     found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ), since_ns=since_ns)
     if call.file_name.stems is not None:
         found.stand_alone(call.file_name.given, call.file_name.kept)
@@ -227,8 +227,10 @@ def _status_stamp(status: os.stat_result) -> bytes:
     return _SUM.pack(xxhash.xxh64_intdigest(fields))
 
 
-def _require_covered(prepared: Prepared, key: CacheKey) -> None:
-    """Raise UncoveredError for a key with a field that no condition covers."""
+def _require_covered(prepared: Prepared, key: CacheKey, cwd: str) -> None:
+    """Raise UncoveredError for a key with a field that no condition covers, or made in another directory."""
+    if prepared.request.cwd != cwd:
+        raise UncoveredError("its program changed the current directory while it was built")
     for item in prepared.fields if key == prepared.key else prepared.located:
         if item.label not in COVERED and header_of(item.label) is None and variable_of(item.label) is None:
             raise UncoveredError(f"the index cannot check the {item.label} of its key")

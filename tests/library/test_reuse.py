@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 _BEGIN = """
 import gc, json, sys, threading, weakref
 import pyopencl as cl
-from gpucache.backends.opencl import compiler
+from gpucache.opencl import pyopencl_builds
 from gpucache.library.missing import flush
 from gpucache.opencl import build_program
 platform = next(each for each in cl.get_platforms() if each.name.startswith(sys.argv[1]))
@@ -56,6 +56,48 @@ def test_a_program_with_variables_is_built_for_each_request(told: Any) -> None:
     )
 
 
+def test_a_device_of_the_same_model_has_a_program_of_its_own(told: Any) -> None:
+    """Both have one key, and a program is for the devices that it was built for."""
+    halves = """
+try:
+    parts = context.devices[0].create_sub_devices([cl.device_partition_property.EQUALLY, 1])[:2]
+except cl.Error:
+    parts = []
+both = cl.Context(parts) if len(parts) > 1 else None
+found = both and [build_program(both, PLAIN, options="-DV=1", devices=[one], reuse=True) for one in parts]
+status = cl.program_build_info.STATUS
+built = [one.get_build_info(part, status) == 0 for one, part in zip(found or (), parts)]
+print(json.dumps(found and [found[0] is found[1], *built]))
+"""
+    found = told(halves)
+    if found is None:
+        pytest.skip("this device has no parts")
+    assert found == [False, True, True]
+
+
+def test_a_program_that_is_reused_reports_its_own_checks(told: Any) -> None:
+    """The numbers of failures belong to the program, whoever asked for it first."""
+    checked = """
+import numpy
+from gpucache.opencl import CheckedQueue
+CHECKED = '''#include "gpucache/check.h"
+kernel void k(GPUCACHE_CHECKED global int *a) { GPUCACHE_BEGIN; GPUCACHE_CHECK(a[0] == 3, "a is %d", a[0]); }
+'''
+def failure():
+    program = build_program(context, CHECKED, checks="sync", reuse=True)
+    queue = CheckedQueue(cl.CommandQueue(context))
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    try:
+        queue.launch(program.k, (1,), (1,), cl.Buffer(context, flags, hostbuf=numpy.zeros(4, numpy.int32)))
+        queue.finish()
+    except Exception as error:
+        return str(error)
+print(json.dumps([failure(), failure()]))
+"""
+    first, second = told(checked)
+    assert "a is 0" in first and first == second
+
+
 def test_programs_go_with_their_context(told: Any) -> None:
     """And a context keeps a number of them."""
     ends = """
@@ -75,11 +117,11 @@ print(json.dumps([again, gone() is None]))
 def test_threads_share_one_build_or_one_error(told: Any) -> None:
     """The first builds while the others wait; after a retry all have the same error."""
     threads = """
-asked, real = [], compiler._BUILD
+asked, real = [], pyopencl_builds._BUILD
 def count(*given, **named):
     asked.append(1)
     return real(*given, **named)
-compiler._BUILD = count
+pyopencl_builds._BUILD = count
 barrier = threading.Barrier(8)
 def ask(given, found):
     barrier.wait()

@@ -151,6 +151,13 @@ def test_an_include_through_a_macro_depends_on_the_names_in_its_folders(tmp_path
         of_call(call, prepared, prepared.key)
 
 
+def test_a_build_whose_program_changed_its_directory_meanwhile_has_no_row(opencl: Build) -> None:
+    """Its question names another directory than that in which its headers were found."""
+    moved = opencl.prepared._replace(request=opencl.prepared.request._replace(cwd="/"))
+    with pytest.raises(UncoveredError, match="changed the current directory"):
+        opencl.conditions(opencl.prepared.key, moved)
+
+
 def test_a_field_that_no_condition_stands_for_is_left_to_the_server(opencl: Build) -> None:
     """A key may get new fields; until the index knows them, nothing is served from there."""
     grown = opencl.prepared._replace(fields=(*opencl.prepared.fields, KeyField("moon", "full")))
