@@ -78,7 +78,7 @@ forked(child)
 holding, done = threading.Event(), threading.Event()
 
 def hold():
-    with _COUNTER._lock:
+    with COUNTER._lock:
         holding.set()
         done.wait()
 
