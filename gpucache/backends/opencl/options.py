@@ -114,7 +114,13 @@ _VARIABLES = {
     NVIDIA: Variables(
         ("CUDA_*", "NV_*", f"{_LAYERS}*"),
         (
-            *("CUDA_CACHE_?*", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING"),
+            *(
+                "CUDA_CACHE_?*",
+                "CUDA_TILE_CACHE_?*",
+                "CUDA_VISIBLE_DEVICES",
+                "CUDA_DEVICE_ORDER",
+                "CUDA_LAUNCH_BLOCKING",
+            ),
             *("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDA_MODULE_?*", "CUDA_MPS_?*", "CUDA_DEVICE_MAX_?*"),
             *("CUDA_VERSION", "NV_*VERSION*", "NV_*PACKAGE*", "NV_*LIB*"),
         ),
