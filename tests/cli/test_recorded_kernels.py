@@ -1,7 +1,9 @@
 """Recordings of Triton's kernels where there is no Triton: what is answered, and with which exit code."""
 
+import ast
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -66,3 +68,52 @@ def test_the_environments_own_sitecustomize_still_runs(tmp_path: Path, own: bool
         (sys.executable, "-c", program), env={**os.environ, "PYTHONPATH": places, FOLDER: str(tmp_path)}
     )
     assert done.stdout.split() == [str(own), "0"], done.stderr
+
+
+_TRITON = """
+class Compilation:
+    listener = None
+class knobs:
+    compilation = Compilation()
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import importlib.util; importlib.util.find_spec('triton')",
+        "watch = sys.meta_path[0]; watch.find_spec('triton'); watch.find_spec('triton')",
+    ],
+    ids=["looked for first", "in two threads"],
+)
+def test_triton_is_recorded_however_it_was_found(tmp_path: Path, before: str) -> None:
+    """Only its import adds the recorder, and ends the watch."""
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text(_TRITON)
+    program = (
+        f"import sys; {before}; import triton; "
+        "print(type(vars(triton.Compilation)['listener']).__name__, type(sys.meta_path[0]).__name__)"
+    )
+    places = os.pathsep.join((INSIDE, str(tmp_path)))
+    environ = {**os.environ, "PYTHONPATH": places, FOLDER: str(tmp_path)}
+    done = run_text((sys.executable, "-c", program), env=environ)
+    listener, first = done.stdout.split()
+    assert (listener, done.stderr) == ("_Both", "") and first != "_Watch"
+
+
+def test_python_2_can_read_what_runs_in_every_python() -> None:
+    """A command may start one; of what Python 3 added, these are in the rest of our code."""
+    tree = ast.parse(Path(INSIDE, "sitecustomize.py").read_text(encoding="ascii"))
+    added = (ast.JoinedStr, ast.AnnAssign, ast.Starred, ast.NamedExpr)
+    assert not [one.lineno for one in ast.walk(tree) if isinstance(one, added)]
+
+
+@pytest.mark.skipif(not shutil.which("python2.7"), reason="there is no Python 2")
+def test_python_2_has_its_own_sitecustomize(tmp_path: Path) -> None:
+    """Ours does nothing there."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.own = True\n")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((INSIDE, str(tmp_path))), FOLDER: str(tmp_path)}
+    if run_text(("python2.7", "-S", "-c", "")).returncode:
+        pytest.skip("python2.7 is a name without a Python")
+    done = run_text(("python2.7", "-B", "-c", "import sys; print(sys.own)"), env=environ)
+    assert done.stdout.split() == ["True"], done.stderr

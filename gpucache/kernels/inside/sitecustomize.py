@@ -1,51 +1,73 @@
 """Watches for the import of Triton in a program that is recorded, and imports nothing itself.
 
 Python imports a module of this name when it starts. The environment's own one, if there is any, comes next.
+That is so in Python 2, too, which a command may start: it has to be able to read this.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,arg-type,import-not-found"
+# mypy: disable-error-code="misc,assignment,truthy-function,redundant-expr"
 
 import os
 import sys
+
+try:
+    from _thread import _local
+except ImportError:  # Python 2
+    _local = None
 
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - every Python of a command waits
 
 
 class _Watch:
-    """Finds Triton as the others do, and adds the recorder when it has been imported."""
+    """Finds Triton as the others do, and adds the recorder when it has been imported.
 
-    def find_spec(self, name, path=None, target=None):  # noqa: ARG002
-        if name != "triton":
+    A program may look for Triton without importing it, and in several threads.
+    """
+
+    def __init__(self):
+        self._within = _local()
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "triton" or hasattr(self._within, "asks"):
             return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path)
-            if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                self._follow(spec.loader)
-            if spec is not None:
-                return spec
+        self._within.asks = True
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = find and find(name, path, target)
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):
+                        self._follow(spec.loader)
+                    return spec
+        finally:
+            del self._within.asks
         return None
 
-    @staticmethod
-    def _follow(loader):
+    def _follow(self, loader):
         load = loader.exec_module
 
         def loaded(module):
             load(module)
+            if module.__name__ != "triton":  # of a loader that many modules share
+                return
+            try:
+                sys.meta_path.remove(self)
+            except ValueError:  # it was found twice, and is recorded
+                return
             try:
                 sys.path.append(_HERE)
                 import gpucache_triton
 
                 gpucache_triton.install(module)
             except Exception as error:
-                sys.stderr.write(f"gpucache: kernels of Triton are not recorded here: {error}\n")
+                sys.stderr.write("gpucache: kernels of Triton are not recorded here: " + str(error) + "\n")
             finally:
                 sys.path.remove(_HERE)
 
         loader.exec_module = loaded
 
 
-if os.environ.get("GPUCACHE_RECORD_KERNELS"):
+if _local and os.environ.get("GPUCACHE_RECORD_KERNELS"):
     sys.meta_path.insert(0, _Watch())
 
 sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != _HERE]  # noqa: PTH100
@@ -53,7 +75,7 @@ _own = sys.modules.pop(__name__, None)
 try:
     import sitecustomize  # noqa: F401 - the environment's own
 except ImportError as error:
-    if error.name != "sitecustomize":
+    if getattr(error, "name", None) != "sitecustomize":
         raise
 finally:
     if _own is not None:
