@@ -249,7 +249,7 @@ def _urls(text: str) -> list[str]:
     """The stores of a text, which stand apart by spaces; a directory's name may have some."""
     found: list[str] = []
     for word in text.split(" "):
-        if not found or "://" in word or word.startswith("/"):
+        if not found or ":/" in word or word.startswith(("/", "./", "../", "~")):
             found.append(word)
         else:
             found[-1] += f" {word}"

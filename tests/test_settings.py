@@ -18,6 +18,9 @@ def test_several_stores_stand_apart_by_spaces() -> None:
     remote = read_settings({"GPUCACHE_REMOTE": "/a dir/store oci://host/x  s3://bucket/y"}).remote
     assert remote is not None
     assert (remote.url, *remote.others) == ("/a dir/store", "oci://host/x", "s3://bucket/y")
+    remote = read_settings({"GPUCACHE_REMOTE": "./one ./two s3:/typo"}).remote
+    assert remote is not None
+    assert (remote.url, *remote.others) == ("./one", "./two", "s3:/typo")
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
@@ -209,3 +212,13 @@ def test_a_command_and_a_program_read_the_file(own_file: Path, tmp_path: Path) -
     assert told.stdout.split() == [str(tmp_path / "named"), "2GiB"]
     ask = "from gpucache.library.process import stores; print(stores().user.root)"
     assert run_text([sys.executable, "-c", ask], env=environ).stdout.strip() == str(tmp_path / "named")
+
+
+def test_a_settings_file_that_is_wrong_stops_no_command(own_file: Path, tmp_path: Path) -> None:
+    """It runs without gpucache, as with a wrong variable; every other verb says so and ends."""
+    own_file.write_text("max_size = \n", encoding="utf-8")
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    words = (sys.executable, "-m", "gpucache")
+    done = run_text([*words, "run", "--", sys.executable, "-c", "raise SystemExit(7)"], env=environ)
+    assert (done.returncode, "settings.toml is not TOML" in done.stderr) == (7, True)
+    assert run_text([*words, "inspect"], env=environ).returncode == 2

@@ -86,7 +86,7 @@ def learning_line(noted: int) -> str:
     """A notice that --learn is about to build, and that it takes a while."""
     return (
         f"building {format_count(noted, 'program')} with all kernels for the next run; "
-        "this can take as long as several plain starts"
+        "this takes up to two minutes for each, and Ctrl-C keeps what is built"
     )
 
 

@@ -141,7 +141,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
         heed()
         opencl.finish(), nvrtc.finish()
         noted = frozenset() if opencl.made is None else opencl.made.noted
-        if noted and build_noted(settings, noted)[1]:
+        if noted and build_noted(settings, noted)[2]:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
         outcomes, kinds = [], set()
         with made.writing():

@@ -121,7 +121,14 @@ def _read_variables(own: Sequence[str]) -> None:
     if _verb(own) and not {"-h", "--help"} & set(own):  # help waits for nothing but Click
         from gpucache.settings import file_defaults
 
-        for name, value in file_defaults().items():
+        try:
+            found = file_defaults()
+        except GpucacheError as error:
+            if _verb(own) != "run":
+                raise
+            streams.complain(f"gpucache: {_words(error)}; the command runs without gpucache")
+            found = {"GPUCACHE_DISABLE": "1"}
+        for name, value in found.items():
             os.environ.setdefault(name, value)
     if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
         return

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 
+_LEARN_S = 60.0
+"""How long --learn, for which a user waits, tries to build a program; ``warm --misses`` takes longer."""
 WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 """Click passes a command without a preceding ``--`` on to us, with all its options."""
 without_nvrtc = flag(
@@ -41,7 +43,7 @@ without_nvrtc = flag(
 @flag(
     "--learn",
     "Build afterwards the kernels that the compiler builds at first launch, all of them; this "
-    "can take as long as several plain starts.",
+    "takes up to two minutes for each program.",
 )
 @click.option(
     "--cache-file", metavar="FILE", type=PathName(dir_okay=False), expose_value=False, callback=keep,
@@ -135,8 +137,14 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
         outcomes = running.finish()
         opencl = running.opencl and running.opencl.made
         noted = opencl.noted if opencl else frozenset()
-        learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
-        summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
+        learned, left, _ = (
+            build_noted(settings, noted, _LEARN_S)
+            if noted and (learn or settings.learn)
+            else (0, len(noted), False)
+        )
+        summary = summarise_run(
+            command[0], ended, outcomes, len(noted) if learned else left, learned, running.binaries
+        )
         _tell(outcomes, summary, report, _written() if settings.folder is not None else ())
         if follower and (why := follower.end()):
             complain(f"gpucache: {why}")
@@ -156,8 +164,13 @@ def named_command(verb: str) -> tuple[str, ...]:
     return command
 
 
-def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:
-    """Build the requests that the command noted; how many were built, and whether this was interrupted."""
+def build_noted(
+    settings: "Settings", noted: "Collection[CacheKey]", timeout_s: float = 300.0
+) -> tuple[int, int, bool]:
+    """Build the requests that the command noted, in a time for each.
+
+    Returns how many were built, how many 'warm --misses' would build, and whether this was interrupted.
+    """
     from gpucache.answers.run_lines import learning_line
     from gpucache.answers.warm import WarmResult
     from gpucache.cli.warm import warm_noted
@@ -166,10 +179,10 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     try:
         if not (given().json or given().quiet):
             complain(f"gpucache: {learning_line(len(noted))}")
-        outcomes = warm_noted(settings, noted)
+        outcomes = warm_noted(settings, noted, timeout_s)
     except GpucacheError as error:
         complain(f"gpucache: nothing was built for the next run: {error}")
-        return 0, False
+        return 0, len(noted), False
     except KeyboardInterrupt:  # before the first was begun, or after the last
         interrupts.disarm()
         outcomes, interrupted = [], True
@@ -182,7 +195,8 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     built = sum(one.result is WarmResult.BUILT for one in outcomes)
     if interrupted:
         complain(f"gpucache: building for the next run was interrupted after {built} of {len(noted)}")
-    return built, interrupted
+    lost = sum(one.result in (WarmResult.FAILED, WarmResult.POISONED) for one in outcomes)
+    return built, len(noted) - built - lost, interrupted
 
 
 def _written() -> Iterator[str]:

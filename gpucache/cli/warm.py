@@ -241,9 +241,9 @@ def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = Fal
         yield Warming(settings, store, stores, backends(), given().say, progress, cluster, *how)
 
 
-def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
+def warm_noted(settings: "Settings", keys: "Collection[CacheKey]", timeout_s: float) -> "list[WarmOutcome]":
     """Warm the requests noted under some keys; raises CacheUnusableError."""
-    with _warming(settings, None) as run:
+    with _warming(settings, None, None, timeout_s) as run:
         return _warm_missed(run, keys=keys)
 
 

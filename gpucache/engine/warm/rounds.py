@@ -110,7 +110,7 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
     if isinstance(answer, Died) and answer.lost:
         answer = Failed(GpucacheError(f"{answer.reason}, and this was its second try; warm it again"))
     if isinstance(answer, Died):
-        retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
+        retry = "warm --retry" + (" or a longer --timeout" if answer.limit_s else "")
         reason = (
             f"{answer.reason}, twice; it is left out for a week, until its key changes, or {retry} is given"
         )
