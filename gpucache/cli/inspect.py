@@ -491,6 +491,7 @@ def _stats(opened: Opened, *, zero: bool) -> None:
         given().answer("inspect", (), found, text.stats_text(found, time.time_ns()))
     if zero:
         own.store.journal({"kind": text.ZERO, "when_ns": time.time_ns()})
+        given().say("These were the numbers so far; they are counted anew from now on.")
 
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
