@@ -8,6 +8,7 @@ catalogue. Must not know the kind of store, or which systems there are.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain
+from time import monotonic
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
@@ -35,6 +36,8 @@ Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 """After how many entries a catalogue is written."""
+_ANEW_S = 300.0
+"""For how long a push that goes on relies on what it read of the store."""
 _LOST = "the store is removing it, or lost it meanwhile; push it again"
 _NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
@@ -67,6 +70,7 @@ def push(
     for entries to be written: what came before each is safe in the store.
     """
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
+    read = monotonic()
     catalogue = read_catalogue(store, believed, objects=True)
     yield from catalogue.findings
     sending = _Sending(
@@ -80,6 +84,9 @@ def push(
     sending.wrote = bool(write_catalogue(store, catalogue.strays))
     try:
         for some in chain([selected], more):
+            if monotonic() - read > _ANEW_S:
+                read = monotonic()
+                sending.go_by(read_catalogue(store, believed, objects=True))
             yield from sending.send(store, some)
             if more and sending.done:
                 yield from sending.catalogued(store)
@@ -122,17 +129,22 @@ class _Sending:
         self._new: dict[str, int] = {}
         self._signer = key.public.id
         self._files: dict[str, bytes] = {}
-        self._marked = catalogue.marked
-        self._there: dict[str, list[Signed]] = {}
-        for one in filter(catalogue.has, catalogue.records.values()):
-            self._there.setdefault(_place(one.record), []).append(one)
         self._count = 0
+        self.go_by(catalogue)
         self.files = Files({}, [])
         """The objects under way as files for other programs."""
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
         self.wrote = False
         """Whether a catalogue was written."""
+
+    def go_by(self, catalogue: Catalogue) -> None:
+        """Rely on this for what the store has; no entry may be under way."""
+        self._marked = catalogue.marked
+        self._there: dict[str, list[Signed]] = {}
+        for one in filter(catalogue.has, catalogue.records.values()):
+            self._there.setdefault(_place(one.record), []).append(one)
+        self._bytes.clear()
 
     def send(
         self, store: Objects, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]
@@ -279,6 +291,8 @@ class _Sending:
             if lost.isdisjoint(objects) and lost.isdisjoint(names):
                 yield self.outcome(sent, PushResult.SENT, new)
             else:
+                for name in objects:
+                    self._bytes.pop(name, None)
                 yield Pushed(sent.entry, PushResult.FAILED, _LOST)
 
     def outcome(self, sent: _Sent, result: PushResult, sent_bytes: int) -> Pushed:

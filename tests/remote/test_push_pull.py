@@ -3,7 +3,7 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -183,6 +183,25 @@ def test_a_push_signs_what_a_store_has_unsigned(fleet: Fleet, system: str) -> No
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["unsigned"] * 3
     assert _results(fleet.push(fleet.cache("a", system), key=fleet.key)) == ["sent"] * 3
     assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["pulled"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_push_that_goes_on_sees_what_others_sent(
+    fleet: Fleet, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the store again after a while, here at once."""
+    monkeypatch.setattr("gpucache.remote.push._ANEW_S", -1.0)
+    there = fleet.make("a", system)
+
+    def more() -> Iterator[Sequence[tuple[Cache, Sequence[CacheEntry]]]]:
+        fleet.push(there, key=fleet.key)
+        yield [(there, list(there.scan()))]
+
+    found = push(
+        [], fleet.store, key=fleet.key, trusted=fleet.trusted, sources=True, dry_run=False,
+        progress=lambda *_: None, more=more(),
+    )  # fmt: skip
+    assert _results(list(found)) == ["present"] * 3
 
 
 def _records(path: Path) -> list[bytes]:
