@@ -137,7 +137,10 @@ RUN_ENVIRONMENT = (
         "GPUCACHE_RECORD_KERNELS",
         "Set by record for its command: the directory to which its Pythons add kernels.",
     ),
-    Variable("GPUCACHE_FOLLOWED", "Set by run for the push beside its command: the process to end with."),
+    Variable(
+        "GPUCACHE_FOLLOWED",
+        "Set by run for the push beside its command: the process to end with, a descriptor.",
+    ),
     Variable(
         "GPUCACHE_OWNER_UID",
         "For root alone, as in an init container: the uid of the user whose caches pull fills, and whose "

@@ -356,15 +356,21 @@ _RESULT_STYLES = {"sent": "green", "pulled": "green", "refused": "yellow"} | dic
 )
 
 
-def push(shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False) -> Iterator[Block]:
-    """A row for each entry that is shown, the reasons, the kinds of content that go along, and the sum."""
+def push(
+    shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False, added: bool = False
+) -> Iterator[Block]:
+    """A row for each entry that is shown, the reasons, the kinds of content that go along, and the sum.
+
+    ``added`` if only what a command adds was to be sent.
+    """
     yield from _rows(shown, whole=whole)
     yield from _reasons(summary)
     for tells in dict.fromkeys(one.tells for one in summary.tells):
         same = [one for one in summary.tells if one.tells == tells]
         caches = ", ".join(f"{one.cache} ({one.entries})" for one in same)
         yield plain(f"entries of {caches} contain {tells}", "yellow")
-    yield _sum(summary, summary.counts, _PUSHED, "nothing to send: the caches have no entries")
+    nothing = f"nothing to send: the caches have no {'new ' if added else ''}entries"
+    yield _sum(summary, summary.counts, _PUSHED, nothing)
 
 
 def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) -> Iterator[Block]:

@@ -23,6 +23,8 @@ from gpucache.errors import RemoteError, UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
+    from gpucache.caches.interface import Cache
+    from gpucache.engine.follow import Following
     from gpucache.remote.push import Outcome
 
 
@@ -67,8 +69,9 @@ def push(
     made of them, so they cannot be left out.
 
     --follow is for a job that may be killed: what it adds to the caches is in the store within seconds. Until
-    the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends; the
-    summary counts the whole time. 'gpucache run --push URL' does this beside one command.
+    the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends, a
+    second one ends at once; the summary counts the whole time. 'gpucache run --push URL' does this beside one
+    command, for what that adds.
 
     An entry is reported as sent once the store was seen to have it. What evict and verify --repair remove is
     gone for readers at once; its files are marked, and removed by the first push, eviction or repair that
@@ -124,7 +127,8 @@ def push(
                 progress=bar.show,
             )
             if follow:
-                outcomes = _followed(how, cache)
+                found = open_everywhere() if ALL in cache else opened.caches
+                outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
                 outcomes = how(opened.select(what))
                 require_named(opened, cache)
@@ -135,32 +139,39 @@ def push(
         sent = summary.counts[PushResult.SENT]
         raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
     summary.unread = opened.unread
-    given().answer("push", told, summary, text.push(told, summary, whole=given().whole))
+    lines = text.push(told, summary, whole=given().whole, added=FOLLOWED in os.environ)
+    given().answer("push", told, summary, lines)
     finish(opened, summary.exit_code)
 
 
 _AGAIN_S = 15.0
 
 
-def _followed(send: "Callable[..., Iterator[Outcome]]", names: Sequence[str]) -> "Iterator[Outcome]":
-    """The outcomes of a push that goes on until this process is asked to end.
+def _followed(send: "Callable[..., Iterator[Outcome]]", caches: "Sequence[Cache]") -> "Iterator[Outcome]":
+    """The outcomes of a push that goes on until this process is asked to end; asked again, it is interrupted.
 
     A store that fails once it has answered is tried again; raises RemoteError at the first try.
     """
     from gpucache.engine.follow import Following
 
     end = threading.Event()
-    parent = int(os.environ.get(FOLLOWED, 0))
+    parent, ready = map(int, os.environ.get(FOLLOWED, "0 0").split())
 
     def ended() -> bool:
         return end.is_set() or (parent != 0 and os.getppid() != parent)
 
-    found = open_everywhere() if ALL in names else open_named(names, systems=False).caches
-    caches = [cache for cache in found if not cache.moving.why_not]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: end.set())
+    def stop(*_: object) -> None:
+        end.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     following, answered = Following(caches, ended), False
     following.start()
+    if parent:
+        following.pass_over()
+        os.close(ready)
+    failed: dict[tuple[str, str], Pushed] = {}
 
     def batches() -> "Iterator[object]":
         nonlocal answered
@@ -169,7 +180,7 @@ def _followed(send: "Callable[..., Iterator[Outcome]]", names: Sequence[str]) ->
 
     while True:
         try:
-            yield from send(following.unseen(), more=batches())
+            yield from _arrived(send(following.unseen(), more=batches()), following, failed)
         except RemoteError as error:
             if not answered or ended():
                 raise
@@ -177,4 +188,22 @@ def _followed(send: "Callable[..., Iterator[Outcome]]", names: Sequence[str]) ->
             following.forget()
             end.wait(_AGAIN_S)
         else:
+            yield from failed.values()
             return
+
+
+def _arrived(
+    outcomes: "Iterator[Outcome]", following: "Following", failed: "dict[tuple[str, str], Pushed]"
+) -> "Iterator[Outcome]":
+    """Hold back the failures of entries, which are tried again with the next ones."""
+    from gpucache.answers.transfer import Pushed, PushResult
+
+    for one in outcomes:
+        if isinstance(one, Pushed):
+            place = one.entry.cache, one.entry.key
+            failed.pop(place, None)
+            if one.result is PushResult.FAILED:
+                failed[place] = one
+                following.try_again(*place)
+                continue
+        yield one

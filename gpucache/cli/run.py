@@ -90,8 +90,9 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
     has to exist.
 
     With --push entries are sent within seconds, as 'gpucache push --cache all --follow' does, so that a
-    job that is killed loses the last of them at most. The end waits up to a minute until the rest is sent; a
-    store that cannot be reached changes neither the command nor its exit code.
+    job that is killed loses the last of them at most. What the caches had before is left to 'gpucache push';
+    the command begins once that is known. The end waits up to a minute until the rest is sent; a store that
+    cannot be reached changes neither the command nor its exit code.
 
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this
@@ -132,6 +133,8 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
         )
         follower = Follower(url, root) if url else None
         running.run(given().environment() if not misspelt else os.environ)
+        if follower and running.code is None:  # it did not start
+            follower.kill()
     with ending_as(ended := running.ended):
         heed()
         outcomes = running.finish()

@@ -30,27 +30,45 @@ if TYPE_CHECKING:
 
 
 FOLLOWED = "GPUCACHE_FOLLOWED"
-"""The process with which a push that follows it ends."""
+"""The process with which a push that follows it ends, and the descriptor that it closes when it is ready."""
 _REST_S = 60.0
-"""How long the end of a command waits until its last entries are sent."""
+"""How long the end of a command waits until its last entries are sent, and its start for the push."""
 
 
 class Follower:
     """A push beside a command, in a process of its own, which ends when this one does."""
 
     def __init__(self, url: str, root: "str | None") -> None:
-        """Raises OSError."""
+        """Wait until it knows what the caches have, as only what is added is sent. Raises OSError."""
+        import select
         import subprocess
         import sys
 
-        words = [sys.executable, "-m", "gpucache", *(("--root", root) if root else ()), "push", url]
-        self._process = subprocess.Popen(
-            [*words, "--cache", "all", "--follow"],
-            env={**os.environ, FOLLOWED: str(os.getpid())},
-            stdin=subprocess.DEVNULL,
-            stdout=2,
-            start_new_session=True,  # an interrupt at the terminal is for the command
-        )
+        ready, theirs = os.pipe()
+        words = [sys.executable, "-P", "-m", "gpucache", *(("--root", root) if root else ()), "push", url]
+        try:
+            self._process = subprocess.Popen(
+                [*words, "--cache", "all", "--follow"],
+                env={**os.environ, FOLLOWED: f"{os.getpid()} {theirs}"},
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                start_new_session=True,  # an interrupt at the terminal is for the command
+                pass_fds=[theirs],
+            )
+        finally:
+            os.close(theirs)
+        try:
+            select.select([ready], [], [], _REST_S)  # its end, if it fails
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(ready)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
 
     def end(self) -> str:
         """Have it send the rest; why that failed, or nothing."""
@@ -60,8 +78,7 @@ class Follower:
         try:
             code = self._process.wait(_REST_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
             return f"not all entries were sent within {_REST_S:g} s; 'gpucache push' sends the rest"
         return f"not all entries were sent (exit code {code})" if code else ""
 

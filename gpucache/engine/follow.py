@@ -31,6 +31,7 @@ class Following:
         self._started = threading.Event()
         self._error: BaseException | None = None
         self._seen: set[_Seen] = set()
+        self._old: frozenset[_Seen] = frozenset()
 
     def start(self) -> None:
         """Begin; raises UsageError if the library is missing, or the system watches no more directories."""
@@ -55,9 +56,20 @@ class Following:
         """Every entry of the caches that was not given before."""
         return [(cache, self._new(cache, cache.scan())) for cache in self._caches]
 
+    def pass_over(self) -> None:
+        """Never give what the caches have now."""
+        for _, entries in self.unseen():
+            for _ in entries:
+                pass
+        self._old = frozenset(self._seen)
+
     def forget(self) -> None:
         """Give every entry again: those given before may not have arrived."""
-        self._seen.clear()
+        self._seen = {*self._old}
+
+    def try_again(self, cache: str, key: str) -> None:
+        """Give an entry again with the next ones, as it did not arrive."""
+        self._seen = {one for one in self._seen if (one[0], one[2]) != (cache, key)} | self._old
 
     def batches(self) -> Iterator[Selected]:
         """The entries that are written from the beginning on."""

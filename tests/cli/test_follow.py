@@ -5,12 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from gpucache.answers.transfer import Moved, Pushed, PushResult
+from gpucache.caches.interface import Cache
+from gpucache.cli.push import _followed
+from gpucache.engine.follow import Following
+from gpucache.engine.selection import Selected
 from tests.children import run_text
+from tests.contracts.examples import EXAMPLES, open_example
 from tests.patience import wait_until
 
 pytest.importorskip("watchfiles", reason="the extra watch is not installed")
@@ -97,7 +104,8 @@ def test_a_push_ends_with_run_that_is_killed(tmp_path: Path, environ: Mapping[st
     store = tmp_path / "store"
     job = _job(store, environ)
     wait_until(lambda: bool(_followers(store)))
-    wait_until(lambda: any(Path(environ["GPUCACHE_DIR"]).rglob("*.gpc")))
+    root = Path(environ["GPUCACHE_DIR"])  # a file in tmp is not an entry yet
+    wait_until(lambda: any(one.parent.name != "tmp" for one in root.rglob("*.gpc")))
     job.kill()
     job.communicate("")
     wait_until(lambda: not _followers(store))
@@ -110,3 +118,96 @@ def test_a_store_that_cannot_be_used_changes_no_job(tmp_path: Path, environ: Map
     job = _job(tmp_path / "store", environ)
     job.communicate("")
     assert job.returncode == 0
+
+
+def test_what_a_command_copies_at_once_is_sent(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """It has ended long before its push would have begun, and its entries are older than it."""
+    other, store = tmp_path / "other", tmp_path / "store"
+    made = {**environ, "GPUCACHE_DIR": str(other)}
+    run_text((*GPUCACHE, "run", "--", sys.executable, "-c", COMPILE, "2"), env=made, input="")
+    copy = ("cp", "-a", other, environ["GPUCACHE_DIR"])
+    done = run_text((*GPUCACHE, "run", "--push", store, "--", *copy), env=environ)
+    assert done.returncode == 0 and _stored(store, environ) > 0, done.stderr
+
+
+def test_only_what_the_command_adds_is_sent(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """The entries from before are left to a push by hand."""
+    store = tmp_path / "store"
+    run_text((*GPUCACHE, "run", "--", sys.executable, "-c", COMPILE, "3"), env=environ, input="")
+    _job(store, environ).communicate("")
+    stored = _stored(store, environ)
+    counts = json.loads(run_text((*GPUCACHE, "--json", "push", store), env=environ).stdout)["summary"]
+    assert counts["present"] == stored > 0 and counts["sent"] > 0
+
+
+def test_a_command_that_cannot_be_started_leaves_no_push(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """It ends before run does."""
+    store, null = tmp_path / "store", subprocess.DEVNULL  # a pipe would wait for both
+    words = (*GPUCACHE, "run", "--push", store, "--", tmp_path / "none")
+    done = run_text(words, env=environ, capture_output=False, stdout=null, stderr=null)
+    assert done.returncode == 127 and not _followers(store)
+
+
+def test_modules_beside_a_command_are_not_imported(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """Its directory is not that of gpucache."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "click.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    words = (sys.executable, "-P", "-m", "gpucache", "run", "--push", tmp_path / "store", "--", "true")
+    done = run_text(words, env=environ, cwd=tmp_path / "here")
+    assert done.returncode == 0 and not (tmp_path / "sprung").exists()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    EXAMPLES["triton"].make(tmp_path, 3)
+    return open_example("triton", tmp_path / EXAMPLES["triton"].place)
+
+
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """Interrupts as a command at a terminal has them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _told(some: Selected, result: PushResult) -> Iterator[Pushed]:
+    for cache, entries in some:
+        yield from (Pushed(Moved(cache.name, one.key), result) for one in entries)
+
+
+def test_entries_that_are_passed_over_are_never_given(cache: Cache) -> None:
+    """Neither when all that were given are given again."""
+    following = Following([cache], lambda: True)
+    following.pass_over()
+    following.forget()
+    assert not [*_told(following.unseen(), PushResult.SENT)]
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_an_entry_that_failed_is_sent_with_the_next(cache: Cache) -> None:
+    """The store lost it, say, and is asked to end after the first try."""
+
+    def send(selected: Selected, more: Iterator[Selected]) -> Iterator[Pushed]:
+        yield from _told(selected, PushResult.FAILED)
+        signal.raise_signal(signal.SIGINT)
+        for some in more:
+            yield from _told(some, PushResult.SENT)
+
+    outcomes = [one for one in _followed(send, [cache]) if isinstance(one, Pushed)]
+    assert [one.result for one in outcomes] == [PushResult.SENT] * 3
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_a_second_interrupt_ends_a_push_that_sends_the_rest(cache: Cache) -> None:
+    """It may take long."""
+
+    def send(selected: Selected, more: Iterator[Selected]) -> Iterator[Pushed]:
+        for some in chain([selected], more):
+            signal.raise_signal(signal.SIGINT)
+            yield from _told(some, PushResult.SENT)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(_followed(send, [cache]))
