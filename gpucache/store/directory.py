@@ -108,8 +108,8 @@ class DirectoryStore(EntryReader):
         return True
 
     def sync(self, key: CacheKey) -> None:
-        """Let an entry that was put survive a power cut; raises OSError."""
-        with self._root.open(*layout.entry_folder(key)) as folder:
+        """Let an entry that was put survive a power cut, unless somebody removed it since; raises OSError."""
+        with suppress(FileNotFoundError), self._root.open(*layout.entry_folder(key)) as folder:
             fd = folder.open_file(layout.entry_name(key))
             try:
                 os.fsync(fd)

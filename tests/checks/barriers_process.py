@@ -25,17 +25,15 @@ def trial(on: Device, chance: random.Random) -> str:
     in_loop = half > 0 and item < LOCAL  # all work-items from this one on
     wanted = [-1 if in_loop or group in failing else LOCAL for group in range(SIZE // LOCAL)]
     on.clear(-1)
-    sound = not (failing or in_loop)
+    sound, told = not (failing or in_loop), "no failure"
     try:
         on.sum(data, item, half)
         on.checked.synchronise()
     except KernelCheckError as error:
-        place = error.work_item[0]
-        sound = (error.line == 5 and in_loop and place % LOCAL >= item) or (
-            error.line == 68 and data[place] < 0
-        )
+        place, told = error.work_item[0], str(error)
+        sound = (error.line == 5 and in_loop and place >= item) or (error.line == 68 and data[place] < 0)
     written = on.values(SIZE // LOCAL)
-    return "" if sound and written == wanted else f"{failing}, {item} at {half}: {written}"
+    return "" if sound and written == wanted else f"{failing}, {item} at {half}: {written}, {told}"
 
 
 def trial_of_last(on: Device, chance: random.Random) -> str:

@@ -147,7 +147,7 @@ def test_a_limit_holds_for_what_is_no_entry_too(
 ) -> None:
     """If programs bound the cache, records of removed programs take at most a quarter of it."""
     store = DirectoryStore(root, writable=True)
-    for number in range(40):
+    for number in range(400):
         store.history.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
     before = store.beside_bytes()
     assert run(1, GPUCACHE_MAX_SIZE=str(2 * before)).returncode == 0

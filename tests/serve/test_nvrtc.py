@@ -184,7 +184,7 @@ def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> No
     own = sorted((one["program"], one["artifact_kind"]) for one in listed if one["cache"] == "gpucache")
     assert own == [("scale", "cubin"), ("scale", "ptx")]
     sound = gpucache("verify", "--strict")
-    assert (sound.returncode, "no fault found in 2," in sound.stdout) == (0, True)
+    assert (sound.returncode, "2 entries checked: no fault found" in sound.stdout) == (0, True)
     assert gpucache("evict", "--program", "scale", "--yes").returncode == 0
     _, (outcome,) = run("core", "plain")
     assert (outcome["result"], outcome["verdict"]) == ("kept", "evicted")
@@ -208,7 +208,7 @@ def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Command, tmp_path: Path) -> None:
-    """--why plans with the library's keys, and names the run and the command that lists its misses."""
+    """--why plans with the library's keys, and names the entries of the run; of these, its misses."""
     source = tmp_path / "scale.cu"
     source.write_text(nvrtc_program.SOURCE)
     _, (kept,) = run("core", "plain")
@@ -225,7 +225,7 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
     ).stdout
     assert "answer:  hit" in told
     assert kept["key"][:12] in told
-    assert "gpucache inspect --misses" in told
+    assert "made under 'gpucache run'" in told
     assert "gpucache inspect --misses" in gpucache("inspect", "--why", kept["key"][:12]).stdout
 
 
