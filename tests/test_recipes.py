@@ -14,6 +14,7 @@ from gpucache import settings
 from gpucache.cli import recipes
 from gpucache.cli.group import gpucache
 from gpucache.settings import file_defaults
+from tests.caches.pytools import build as pytools
 from tests.children import run_text
 
 _TEXTS = [text for recipe in recipes.EVERY for _, text in recipe.steps]
@@ -107,8 +108,11 @@ def test_an_image_serves_its_users(sh: Callable[..., str], tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_every_home_has_a_line(sh: Callable[..., str], tmp_path: Path) -> None:
-    """With its size, whether or not it has a cache."""
+    """With the size of the caches below it, whether or not it has one."""
     for user in ("ann", "bob"):
         (tmp_path / "home" / user).mkdir(parents=True)
+    kept = pytools.put(tmp_path / "home" / "bob" / ".cache" / "pytools")
+    kept.write_bytes(kept.read_bytes() + bytes(3 << 20))
     out = sh(recipes.HOMES.replace("/home/*", f"{tmp_path}/home/*"))
-    assert [line.rpartition("/")[2] for line in out.splitlines()] == ["ann", "bob"]
+    sizes = [(line.split()[0], line.rpartition("/")[2]) for line in out.splitlines()]
+    assert sizes == [("0.0", "ann"), ("3.0", "bob")]

@@ -46,8 +46,10 @@ for home in /home/*; do
     env -u XDG_CACHE_HOME HOME="$home" GPUCACHE_OWNER_UID="$uid" \\
         gpucache --json inspect 2>/dev/null |
         python3 -c 'import json, sys
-total = json.load(sys.stdin)["summary"].get("total_bytes", 0)
-print(f"{total / 2**20:10.1f} MiB  {sys.argv[1]}")' "$home"
+home, own = sys.argv[1], json.load(sys.stdin)["summary"]
+below = [one for one in [own, *own["caches"]] if one["root"].startswith(home)]
+total = sum(one["size_bytes"] + one["beside_bytes"] for one in below)
+print(f"{total / 2**20:10.1f} MiB  {home}")' "$home"
 done"""
 DOCKERFILE = """\
 FROM python:3.13-slim AS warmed
