@@ -47,8 +47,8 @@ for home in /home/*; do
         gpucache --json inspect 2>/dev/null |
         python3 -c 'import json, sys
 home, own = sys.argv[1], json.load(sys.stdin)["summary"]
-below = [one for one in [own, *own["caches"]] if one["root"].startswith(home)]
-total = sum(one["size_bytes"] + one["beside_bytes"] for one in below)
+total = sum(one["size_bytes"] for one in [own, *own["caches"]]
+            if one["root"].startswith(home))
 print(f"{total / 2**20:10.1f} MiB  {home}")' "$home"
 done"""
 DOCKERFILE = """\
