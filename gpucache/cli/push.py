@@ -89,6 +89,7 @@ def push(
     AZURE_CREDENTIAL_TYPE=managed_identity.
     """
     from gpucache.answers import transfer as text
+    from gpucache.answers.console import display
     from gpucache.answers.transfer import PushResult, PushSummary
     from gpucache.remote.objects import is_folder
     from gpucache.remote.push import push as send
@@ -104,7 +105,9 @@ def push(
     trusted = read_trusted(opened.settings.trusted_keys, file)
     summary, told = PushSummary(), list["Pushed"]()
     try:
-        with closing(open_store(url, shared=shared)) as store, given().progress() as bar:
+        # A bar would run over what the program beside it prints.
+        bars = display(quiet=True) if follow else given().progress()
+        with closing(open_store(url, shared=shared)) as store, bars as bar:
             if not store.writes:
                 raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
             own, in_folder = own_key_place(), is_folder(store)
