@@ -375,7 +375,8 @@ class OpenCLServing(Session[Asked]):
             return PASSED
         fields.take()  # the kernel
         size = fields.text()
-        if size and one.late and len(one.sizes) < _SIZES_CAP:
+        # A build whose devices are still being identified may turn out to be a late compiler's.
+        if size and (one.late or one.is_unknown) and len(one.sizes) < _SIZES_CAP:
             one.sizes.add(local_size(size))
         return HEARD
 

@@ -219,8 +219,8 @@ class Late:
     def __init__(self, stores: Stores, rows: Sequence[Device], ends: ExitStack) -> None:
         self._known = Event()
         self._rows = rows
-        self._devices = Devices(probe=self._probe, wait_s=0.001)
-        self.command = Command(stores, rows, ends, self._devices)
+        self.devices = Devices(probe=self._probe, wait_s=0.001)
+        self.command = Command(stores, rows, ends, self.devices)
 
     def _probe(self) -> Sequence[Device]:
         assert self._known.wait(PATIENCE_S)
@@ -233,7 +233,7 @@ class Late:
 
         def knows() -> bool:
             with suppress(TargetError):
-                return bool(self._devices.files(facts))
+                return bool(self.devices.files(facts))
             return False
 
         wait_until(knows)
@@ -258,6 +258,21 @@ def test_a_build_that_outlasts_the_probe_is_kept_by_the_first_run(
     (one,) = late.command.end()
     assert one.result is (RunResult.KEPT if device == "intel" else RunResult.NOTED)
     assert (one.verdict, _entries(stores)) == (Verdict.NEVER_BUILT, int(device == "intel"))
+
+
+def test_a_launch_that_is_earlier_than_the_devices_is_noted_with_its_size(
+    late: Late, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is learned lacks the size, and each later run is told to learn it."""
+    token, _ = late.command.build(device="pocl").fields
+    monkeypatch.setattr(late.devices, "_wait_s", PATIENCE_S)
+    late.command.built(token)
+    assert ask(late.command.path, Kind.LAUNCHED, token, b"scale", b"64") == Frame(Kind.OK)
+    late.end_probe()
+    late.command.end()
+    assert stores.target is not None
+    (request,) = stores.target.missed.all()
+    assert request.request.local_sizes == ((64,),)
 
 
 def test_headers_that_its_program_was_not_asked_about_are_not_believed(
