@@ -20,8 +20,6 @@ _WHERE = (
     "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
 )
 NOT_STARTED = 127
-NOTABLE_NS = 5_000_000
-"""How much longer than compiling hits may take without a word about it."""
 _NO_ROOM = (
     "if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with "
     "LD_AUDIT; raise glibc.rtld.optional_static_tls in GLIBC_TUNABLES, or run it with --no-nvrtc"
@@ -95,13 +93,15 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
     yield f"{format_count(builds, 'build')}: {format_count(hits, 'hit')}, " + format_count(
         builds - hits, "miss", "misses"
     )
-    yield f"{format_duration(build_ns)} in builds"
-    if plain_ns := saved_ns - ahead_ns:
-        lost_ns = build_ns - plain_ns if hits == builds and not ahead_ns else 0
-        slower = f": {format_duration(lost_ns)} slower than compiling" if lost_ns >= NOTABLE_NS else ""
-        yield f"the hits took {format_duration(plain_ns)} to build{slower}"
-    if ahead_ns:
-        yield f"all kernels of the hits were built ahead in {format_duration(ahead_ns)}"
+    took = format_duration(build_ns)
+    # A late compiler's entries have all kernels; the command alone compiles those that it launches.
+    plainly = f"{'up to ' if ahead_ns else ''}{format_duration(saved_ns)}"
+    if saved_ns and hits == builds:
+        yield f"{took} instead of {plainly}"
+    else:
+        yield f"{took} in builds"
+        if saved_ns:
+            yield f"the hits would have taken {plainly}"
 
 
 def _parts(summary: "RunSummary") -> "Iterator[str]":
@@ -112,7 +112,9 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
     if summary.learned:
         yield f"{summary.learned} of {summary.wanted} built for the next run"
     elif summary.wanted:
-        yield f"'gpucache warm --misses' builds {summary.wanted} for the next run"
+        again = summary.wanted - summary.noted
+        more = f", {again} for more local sizes" if again > 0 else ""
+        yield f"'gpucache warm --misses' builds {summary.wanted} for the next run{more}"
     if summary.failed:
         yield f"{summary.failed} did not compile"
     if summary.refused:

@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from gpucache.answers.document import record_name
-from gpucache.answers.run_lines import NOT_STARTED, NOTABLE_NS, unbuilt
+from gpucache.answers.run_lines import NOT_STARTED, unbuilt
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
 from gpucache.cli import completion, recipes, topics
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
@@ -91,7 +91,7 @@ def _constants() -> str:
     texts: dict[str, str | int] = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
     texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
     texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "SOCKET_CAP": PATH_BYTES_CAP}
-    texts |= {"ROOM": ROOM_BYTES, "NOTABLE_NS": NOTABLE_NS}
+    texts["ROOM"] = ROOM_BYTES
     values = {name: json.dumps(value) for name, value in texts.items()}
     values["PASSED_ON"] = ", ".join(PASSED_ON)
     values["FUNCTIONS_OF_FILES"] = ", ".join(

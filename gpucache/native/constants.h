@@ -13,6 +13,5 @@
 #define JOURNAL_CAP 2097152
 #define SOCKET_CAP 100
 #define ROOM 4096
-#define NOTABLE_NS 5000000
 #define PASSED_ON SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT
 #define FUNCTIONS_OF_FILES {"open", 'o'}, {"open64", 'o'}, {"openat", 'a'}, {"openat64", 'a'}, {"fopen", 'f'}, {"fopen64", 'f'}, {"access", 'e'}, {"stat", 's'}, {"stat64", 's'}, {"__xstat", 'x'}, {"__xstat64", 'x'}

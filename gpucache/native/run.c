@@ -430,22 +430,8 @@ static void put_line(char *at, int code) {
     const char *s = noted.hits == 1 ? "" : "s";
     at += sprintf(at, "%llu build%s: %llu hit%s, 0 misses; ", noted.hits, s, noted.hits, s);
     at += put_duration(at, noted.build_ns);
-    at += sprintf(at, " in builds");
-    unsigned long long plain_ns = noted.saved_ns - noted.ahead_ns;
-    if (plain_ns) {
-        at += sprintf(at, "; the hits took ");
-        at += put_duration(at, plain_ns);
-        at += sprintf(at, " to build");
-        if (!noted.ahead_ns && noted.build_ns >= plain_ns + NOTABLE_NS) {
-            at += sprintf(at, ": ");
-            at += put_duration(at, noted.build_ns - plain_ns);
-            at += sprintf(at, " slower than compiling");
-        }
-    }
-    if (noted.ahead_ns) {
-        at += sprintf(at, "; all kernels of the hits were built ahead in ");
-        put_duration(at, noted.ahead_ns);
-    }
+    at += sprintf(at, !noted.saved_ns ? " in builds" : noted.ahead_ns ? " instead of up to " : " instead of ");
+    if (noted.saved_ns) put_duration(at, noted.saved_ns);
 }
 
 /* Write the line, broken between words where stderr is a narrower terminal. */

@@ -460,6 +460,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         *_ran(RAN, KEPT),
         *_ran(replace(RAN, build_ns=188 * MS, saved_ns=128 * MS)),
         *_ran(AHEAD),
+        *_ran(AHEAD, wanted=1),
         *_ran(replace(AHEAD, saved_ns=0), wanted=1, learned=1),
     ],
     "run: noted": lambda: [
