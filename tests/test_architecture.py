@@ -514,7 +514,7 @@ def test_no_other_room_names_a_system(name: str) -> None:
         "caches.registry",
         "caches.systems",
         "caches.desktop_places",
-        "caches.recent_places",
+        "caches.learning_places",
         *_ALSO_ELSEWHERE.get(name, ()),
     }
     naming = [

@@ -11,16 +11,15 @@ from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat, LockedFormat, SummedFormat
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.learning_places import AiterPlaces, GgmlOpenclPlaces, TorchKernelsPlaces
 from gpucache.caches.portable import Fact, Moving
-from gpucache.caches.recent_places import AiterPlaces, PycudaPlaces
 from gpucache.caches.systems import (
     AdaptiveCppPlaces,
     ArrayFirePlaces,
     ClesperantoPlaces,
-    GgmlOpenclPlaces,
     HashcatPlaces,
     IntelNeoPlaces,
-    TorchKernelsPlaces,
+    PycudaPlaces,
 )
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import printable

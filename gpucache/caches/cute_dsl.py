@@ -15,7 +15,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.systems import CuteDslPlaces
+from gpucache.caches.learning_places import CuteDslPlaces
 
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -19,7 +19,7 @@ from gpucache.caches.databases import DatabaseFormat, SqliteFile, examine, has_t
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.recent_places import CutilePlaces
+from gpucache.caches.learning_places import CutilePlaces
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable

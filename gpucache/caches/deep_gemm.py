@@ -15,7 +15,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.systems import DeepGemmPlaces
+from gpucache.caches.learning_places import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind
 

@@ -1,5 +1,6 @@
-"""The places of the shader caches of desktop programs: rows of ``systems``."""
+"""The places of the shader caches of the desktop's programs and drivers: rows of ``systems``."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -13,6 +14,104 @@ _LOOKED_AT = 1000
 """The number of directories that are examined for programs built on Chromium."""
 _SHOWING = ("GPUCache", "Default/GPUCache", "DawnCache", "ShaderCache", "GPUPersistentCache")
 _CHROME = "AppData/Local/Google/Chrome/User Data" if WINDOWS else ".config/google-chrome"
+_MESA_FOLDER = "mesa_shader_cache"
+_MESA_FORMS = ("", "_db", "_sf")
+_MESA_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
+
+
+class MesaPlaces(Places):
+    name = "mesa"
+    title = "Mesa shader cache"
+    owner = "Mesa"
+    driver = True
+    place = Place(
+        (Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER), *cached(_MESA_FOLDER, recorded=True)),
+        remedy="set MESA_SHADER_CACHE_DIR to an existing directory",
+        off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
+    )
+    tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
+    unseen = "an entry that was exchanged with another, as it does not contain its key"
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        for location in super().found(environ):
+            named = [location.root + form for form in _MESA_FORMS]
+            found = [place for place in named if places.is_folder(Path(place))]
+            for place in found or named[:1]:
+                at = location if place == location.root else location._replace(problems=())
+                yield at._replace(root=place, enabled=bool(found) and location.enabled)
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which Mesa evicts, 1 GiB unless it is set; a number without a unit is of GiB."""
+        text = environ.get("MESA_SHADER_CACHE_MAX_SIZE", "1")
+        match = re.fullmatch(r"(\d{1,9})([KMG]?)", text, re.IGNORECASE)
+        return int(match[1]) << _MESA_SHIFTS[match[2].upper()] if match else 1 << 30
+
+
+_GL_PATH, _GL_SIZE = "__GL_SHADER_DISK_CACHE_PATH", "__GL_SHADER_DISK_CACHE_SIZE"
+_GL_UNLIMITED = "__GL_SHADER_DISK_CACHE_SKIP_CLEANUP"
+_GL_DEFAULT_BYTES, _GL_OLDER_BYTES = 1 << 30, 128 << 20
+_GL_OLDER = ".nv/GLCache"
+
+
+class NvidiaGlPlaces(Places):
+    """The shaders that the driver compiled for OpenGL and Vulkan.
+
+    Source of the places, sizes and variables: README of the Linux driver, "OpenGL Environment Variable
+    Settings", and its release notes from 460 on; source of the names: published listings. No cache of an
+    NVIDIA GPU was available. A directory for driver and GPU and one for the program contain pairs of a
+    ``.toc`` and a ``.bin``, whose format NVIDIA does not document. The driver uses an older place as long as
+    it exists.
+    """
+
+    name = "nvidia-gl"
+    title = "shader cache of NVIDIA's driver"
+    owner = "NVIDIA's driver"
+    driver = True
+    place = Place(
+        (Var(_GL_PATH, "GLCache"), *cached("nvidia/GLCache")),
+        remedy=f"set {_GL_PATH} to an existing directory",
+        off={"__GL_SHADER_DISK_CACHE": ("0",)},
+    )
+    signs = (r"[0-9a-f]{32}/[0-9a-f]{16}/[0-9a-f]{16}\.toc",)
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        for location in super().found(environ):
+            limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
+            base = environ.get(location.decided_by)
+            older = Path(base or "", _GL_OLDER)
+            if location.decided_by == _GL_PATH or not older.is_absolute() or not places.is_folder(older):
+                yield limited
+                continue
+            at = location._replace(root=str(older), limit_bytes=_gl_limit(environ, _GL_OLDER_BYTES))
+            off = location.problems[:1] if cls.place.why_off(environ) else ()
+            yield at._replace(enabled=not off, problems=(*off, *cls.at_place(older)))
+            if places.is_folder(Path(location.root)):
+                why = f"the driver does not use this place as long as {older} exists, which may be removed"
+                yield limited._replace(enabled=False, problems=(why,))
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
+            yield (
+                f"{_GL_PATH} names a directory that does not exist, so nothing is kept; "
+                f"run 'mkdir -p {named}'"
+            )
+        if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
+            yield (
+                f"{_GL_SIZE}={size} is not a number of bytes; write the digits alone, such as "
+                f"{_GL_SIZE}=10737418240"
+            )
+
+
+def _gl_limit(environ: Mapping[str, str], default_bytes: int) -> int | None:
+    """The size above which the driver evicts old entries; None if it does not."""
+    if environ.get(_GL_UNLIMITED, "") not in ("", "0"):
+        return None
+    size = environ.get(_GL_SIZE, "")
+    return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else default_bytes
 
 
 class DarktablePlaces(Places):
@@ -114,6 +213,14 @@ def _folders(above: Path) -> list[Path]:
 
 
 class SteamPlaces(Places):
+    """The pipelines of games, before and after the driver compiled them.
+
+    Source: Fossilize of 2026, ``fossilize_db.cpp``, and published listings of such directories; no cache that
+    Steam wrote was available. ``APPID/fozpipelinesv6/`` has Fossilize's archives (``*.foz``), which Steam
+    downloads and into which games write the pipelines that they create; ``nvidiav1`` and
+    ``mesa_shader_cache_sf`` are the drivers' own caches for that game.
+    """
+
     name = "steam"
     title = "Steam shader pre-caches"
     owner = "Steam"
@@ -127,3 +234,4 @@ class SteamPlaces(Places):
         ),
         lacking="Steam keeps shaders in each of its libraries, which no variable moves",
     )
+    signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)

@@ -15,8 +15,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.recent_places import QuackPlaces
-from gpucache.caches.systems import FlashAttentionPlaces
+from gpucache.caches.learning_places import FlashAttentionPlaces, QuackPlaces
 from gpucache.payload import PayloadKind
 
 _DIGITS = "[0-9a-f]{64}"

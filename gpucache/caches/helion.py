@@ -14,7 +14,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.systems import HelionPlaces
+from gpucache.caches.learning_places import HelionPlaces
 from gpucache.units import printable
 
 _LARGEST_BYTES = 16 << 20

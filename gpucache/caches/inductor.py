@@ -21,8 +21,8 @@ from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.learning_places import InductorPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.caches.systems import InductorPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, elf
 

@@ -29,8 +29,8 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, LockedFormat
 from gpucache.caches.format import SECOND_NS, UnjudgedError
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.learning_places import JAX_MAX_SIZE, JaxPlaces
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
 from gpucache.payload.reading import BrokenError, CutError
 from gpucache.units import format_size

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.desktop_places import MesaPlaces
 from gpucache.caches.files import Files, Frame, Parts, Rule
 from gpucache.caches.files_format import SummedFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.systems import MesaPlaces
 
 _DRIVER, _NAME = "([0-9a-f]{40,64}|rusticl)", "([0-9a-f]{38}|[0-9a-f]{62})"
 _DATABASES = ("()()(mesa_cache)", r"()(part\d+)/(mesa_cache)")

@@ -21,7 +21,7 @@ from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.systems import MiopenPlaces
+from gpucache.caches.learning_places import MiopenPlaces
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"

@@ -13,8 +13,8 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, HeldError
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
+from gpucache.caches.learning_places import FlashInferPlaces, TorchExtensionsPlaces, TvmFfiPlaces
 from gpucache.caches.portable import Moving
-from gpucache.caches.systems import FlashInferPlaces, TorchExtensionsPlaces, TvmFfiPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 from gpucache.units import format_age

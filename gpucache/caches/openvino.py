@@ -15,8 +15,8 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.learning_places import OpenvinoPlaces
 from gpucache.caches.portable import Moving
-from gpucache.caches.systems import OpenvinoPlaces
 from gpucache.payload import describe
 from gpucache.units import printable
 

@@ -54,9 +54,6 @@ _MODULES = {
     "quack": "flash_attention",
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
     **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
-    **dict.fromkeys(
-        ("nvidia-gl", "nvidia-optix", "steam", "drjit", "flydsl", "tilus", "pyfr", "keops"), "opaque"
-    ),
 }
 """The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)
@@ -102,6 +99,13 @@ def module_of(name: str) -> str:
 @cache
 def format_of(name: str) -> "type[Format[Any]]":
     """The format of one of ``SYSTEMS``, whose module is imported now."""
+    from gpucache.caches.systems import PLACES
+
+    if PLACES[name].signs:
+        from gpucache.caches.opaque import OpaqueFormat
+
+        row = PLACES[name]
+        return type(row.__name__, (row, OpaqueFormat), {"__doc__": row.__doc__, "__module__": row.__module__})
     module = import_module(module_of(name))
     made = (one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__)
     found: type[Format[Any]] = next(one for one in made if getattr(one, "name", "") == name)

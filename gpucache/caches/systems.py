@@ -6,13 +6,12 @@ its row. Must not know any format: that is imported when there is a cache to ope
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.caches import desktop_places, places, recent_places  # noqa: F401 - two with rows
+from gpucache.caches import desktop_places, learning_places, places  # noqa: F401 - two with rows
 from gpucache.caches.futhark import locations as _futhark  # noqa: F401 - a row, as the next four
 from gpucache.caches.places import (
     ANY_BINARY,
@@ -32,154 +31,6 @@ from gpucache.caches.pocl import locations as _pocl  # noqa: F401
 from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401
 from gpucache.caches.rocfft import locations as _rocfft  # noqa: F401
 from gpucache.caches.sycl import locations as _sycl  # noqa: F401
-
-
-class InductorPlaces(Places):
-    name = "inductor"
-    title = "TorchInductor cache"
-    owner = "TorchInductor"
-    unseen = "a changed byte inside a library, or a changed module of a kernel"
-    place = Place(
-        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        off={
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
-            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
-        },
-        runs=True,
-    )
-    tracing = {"TORCH_LOGS": "+inductor"}
-
-
-class TorchExtensionsPlaces(Places):
-    name = "torch-extensions"
-    title = "PyTorch extensions"
-    owner = "PyTorch"
-    unseen = "a changed byte inside a library, as ninja goes by times"
-    place = Place(
-        (Var("TORCH_EXTENSIONS_DIR"), *cached("torch_extensions", expanded=True)),
-        runs=True,
-    )
-
-
-class TorchKernelsPlaces(Places):
-    name = "torch-kernels"
-    title = "PyTorch jiterator kernels"
-    owner = "PyTorch"
-    unseen = "a changed byte inside a binary, or that of another kernel"
-    place = Place(
-        (Var("PYTORCH_KERNEL_CACHE_PATH"), *cached("torch/kernels")),
-        off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
-    )
-
-
-class HelionPlaces(Places):
-    name = "helion"
-    title = "Helion autotuning records"
-    owner = "Helion"
-    unseen = "the record of another kernel"
-    place = Place(
-        (
-            Var("HELION_CACHE_DIR"),
-            Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
-            Temporary("torchinductor_", inside="helion"),
-        ),
-        off={"HELION_FORCE_AUTOTUNE": ("1",)},
-    )
-
-
-class TvmFfiPlaces(Places):
-    name = "tvm-ffi"
-    title = "TVM-FFI inline modules"
-    owner = "TVM-FFI"
-    unseen = "a changed byte in a library, or the library of another module"
-    place = Place((Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)), runs=True)
-
-
-class CuteDslPlaces(Places):
-    name = "cute-dsl"
-    title = "CuTe DSL cache"
-    owner = "the CuTe DSL"
-    place = Place(
-        (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
-        off={
-            "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
-            "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
-        },
-    )
-
-
-class FlashAttentionPlaces(Places):
-    name = "flash-attention"
-    title = "FlashAttention 4 kernel cache"
-    owner = "FlashAttention"
-    unseen = "a changed byte in an object, or the object of another kernel"
-    place = Place(
-        (Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"), Temporary("", inside="flash_attention_cute_dsl_cache")),
-        turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
-        runs=True,
-    )
-
-
-class _File(Var):
-    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        found = super().find(environ)
-        return found and (found[0].parent, found[1])
-
-
-_ON_MACOS = sys.platform == "darwin"
-_TINYGRAD = Home("Library/Caches/tinygrad", expanded=True)
-
-
-class TinygradPlaces(Places):
-    name = "tinygrad"
-    title = "tinygrad cache"
-    owner = "tinygrad"
-    unseen = ANY_BINARY
-    place = Place(
-        (
-            _File("CACHEDB"),
-            *((_TINYGRAD,) if _ON_MACOS else cached("tinygrad", expanded=True)),
-        ),
-        remedy="set CACHEDB to a file elsewhere",
-        off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
-        leaf="tinygrad/cache.db",
-    )
-    tracing = {"DEBUG": "8"}
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        name = Path(environ.get("CACHEDB", "")).name
-        if name and not re.fullmatch(r"cache[\w-]*\.db", name):
-            yield f"CACHEDB names {name}, which gpucache takes for no cache; name it cache.db"
-
-
-class OnnxRuntimeTrtPlaces(Places):
-    name = "onnxruntime-trt"
-    title = "ONNX Runtime TensorRT engines"
-    owner = "ONNX Runtime"
-    unseen = "damage behind the beginning of an engine or a timing cache"
-    place = Place(
-        (Var("ORT_TENSORRT_CACHE_PATH"), Var("ORT_TENSORRT_ENGINE_CACHE_PATH")),
-        nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
-        off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
-        turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
-        lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
-    )
-
-
-class TorchTensorrtPlaces(Places):
-    name = "torch-tensorrt"
-    title = "Torch-TensorRT engine cache"
-    owner = "Torch-TensorRT"
-    unseen = "damage behind the beginning of an engine or a timing cache"
-    place = Place(
-        (Temporary("torch_tensorrt_engine_cache", user=False),),
-        remedy="name another directory with engine_cache_dir and timing_cache_path",
-        limit=("", 5 << 30),  # unless a program sets another
-        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
-    )
-
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
@@ -281,65 +132,6 @@ class CupyPlaces(Places):
             yield f"{_CUPY_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
 
 
-_JAX_VARIABLE, _JAX_SWITCH = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
-JAX_MAX_SIZE = "JAX_COMPILATION_CACHE_MAX_SIZE"
-_JAX_OFF = ("n", "no", "f", "false", "off", "0")
-_JAX_ON = ("y", "yes", "t", "true", "on", "1")
-
-
-class JaxPlaces(Places):
-    name = "jax"
-    title = "JAX compilation cache"
-    owner = "JAX"
-    place = Place(
-        (Var(_JAX_VARIABLE),),
-        nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a directory; set it",
-        off={_JAX_SWITCH: _JAX_OFF, JAX_MAX_SIZE: ("0",)},
-        limit=(JAX_MAX_SIZE, None),
-        turn_on=(
-            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
-            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
-        ),
-        # Otherwise the place is in every key, as that of XLA's own caches, and a copy is never hit.
-        along=(("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"),),
-        opt_in=False,
-    )
-    tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        switch, size = environ.get(_JAX_SWITCH, "yes"), environ.get(JAX_MAX_SIZE, "0")
-        if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
-            yield f"{_JAX_SWITCH}={switch} is not true or false, so JAX cannot be imported; unset it"
-        if not (size.isascii() and size.removeprefix("-").isdecimal()):
-            yield f"{JAX_MAX_SIZE}={size} is not a number of bytes, so JAX cannot be imported; unset it"
-
-    @classmethod
-    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The configured directory, unless it is in a cloud's store (``gs://``), which is not local."""
-        return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().found(environ)
-
-
-_TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
-"""The places of each GPU's kernels of ``torch.compile``, below its own cache."""
-
-
-class TritonPlaces(Places):
-    name = "triton"
-    title = "Triton kernel cache"
-    owner = "Triton"
-    place = Place(
-        (Var("TRITON_CACHE_DIR"), Var("TRITON_HOME", ".triton/cache"), Home(".triton/cache", expanded=True)),
-        also=(
-            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
-            *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
-        ),
-        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
-        runs=True,
-        opt_in=False,
-    )
-
-
 class IntelNeoPlaces(Places):
     name = "intel-neo"
     title = "compiler cache of Intel's GPU driver"
@@ -358,100 +150,19 @@ class IntelNeoPlaces(Places):
         return super().limit_bytes(environ) or None
 
 
-_MESA_FOLDER = "mesa_shader_cache"
-_MESA_FORMS = ("", "_db", "_sf")
-_MESA_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
-
-
-class MesaPlaces(Places):
-    name = "mesa"
-    title = "Mesa shader cache"
-    owner = "Mesa"
-    driver = True
-    place = Place(
-        (Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER), *cached(_MESA_FOLDER, recorded=True)),
-        remedy="set MESA_SHADER_CACHE_DIR to an existing directory",
-        off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
-    )
-    tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
-    unseen = "an entry that was exchanged with another, as it does not contain its key"
-
-    @classmethod
-    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        for location in super().found(environ):
-            named = [location.root + form for form in _MESA_FORMS]
-            found = [place for place in named if places.is_folder(Path(place))]
-            for place in found or named[:1]:
-                at = location if place == location.root else location._replace(problems=())
-                yield at._replace(root=place, enabled=bool(found) and location.enabled)
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which Mesa evicts, 1 GiB unless it is set; a number without a unit is of GiB."""
-        text = environ.get("MESA_SHADER_CACHE_MAX_SIZE", "1")
-        match = re.fullmatch(r"(\d{1,9})([KMG]?)", text, re.IGNORECASE)
-        return int(match[1]) << _MESA_SHIFTS[match[2].upper()] if match else 1 << 30
-
-
-_GL_PATH, _GL_SIZE = "__GL_SHADER_DISK_CACHE_PATH", "__GL_SHADER_DISK_CACHE_SIZE"
-_GL_UNLIMITED = "__GL_SHADER_DISK_CACHE_SKIP_CLEANUP"
-_GL_DEFAULT_BYTES, _GL_OLDER_BYTES = 1 << 30, 128 << 20
-_GL_OLDER = ".nv/GLCache"
-
-
-class NvidiaGlPlaces(Places):
-    name = "nvidia-gl"
-    title = "shader cache of NVIDIA's driver"
-    owner = "NVIDIA's driver"
-    driver = True
-    place = Place(
-        (Var(_GL_PATH, "GLCache"), *cached("nvidia/GLCache")),
-        remedy=f"set {_GL_PATH} to an existing directory",
-        off={"__GL_SHADER_DISK_CACHE": ("0",)},
-    )
-
-    @classmethod
-    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        for location in super().found(environ):
-            limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
-            base = environ.get(location.decided_by)
-            older = Path(base or "", _GL_OLDER)
-            if location.decided_by == _GL_PATH or not older.is_absolute() or not places.is_folder(older):
-                yield limited
-                continue
-            at = location._replace(root=str(older), limit_bytes=_gl_limit(environ, _GL_OLDER_BYTES))
-            off = location.problems[:1] if cls.place.why_off(environ) else ()
-            yield at._replace(enabled=not off, problems=(*off, *cls.at_place(older)))
-            if places.is_folder(Path(location.root)):
-                why = f"the driver does not use this place as long as {older} exists, which may be removed"
-                yield limited._replace(enabled=False, problems=(why,))
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
-            yield (
-                f"{_GL_PATH} names a directory that does not exist, so nothing is kept; "
-                f"run 'mkdir -p {named}'"
-            )
-        if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
-            yield (
-                f"{_GL_SIZE}={size} is not a number of bytes; write the digits alone, such as "
-                f"{_GL_SIZE}=10737418240"
-            )
-
-
-def _gl_limit(environ: Mapping[str, str], default_bytes: int) -> int | None:
-    """The size above which the driver evicts old entries; None if it does not."""
-    if environ.get(_GL_UNLIMITED, "") not in ("", "0"):
-        return None
-    size = environ.get(_GL_SIZE, "")
-    return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else default_bytes
-
-
 _OPTIX_SIZE = "OPTIX_CACHE_MAXSIZE"
 
 
 class OptixPlaces(Places):
+    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing.
+
+    Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8 (``optixDeviceContextSetCacheLocation`` and
+    ``...SetCacheDatabaseSizes``), and published directory listings and logs; no cache of an NVIDIA GPU was
+    available. ``optix7cache.db`` is an SQLite database, with its log and index next to it while a program
+    runs; its tables are not documented. OptiX evicts by itself, and replaces a broken database with a new
+    one.
+    """
+
     name = "nvidia-optix"
     title = "OptiX disk cache"
     owner = "OptiX"
@@ -466,6 +177,8 @@ class OptixPlaces(Places):
         off={_OPTIX_SIZE: ("0",)},
         limit=(_OPTIX_SIZE, None),  # whose default is not documented
     )
+    signs = (r"optix\d*cache\.db",)
+    rewritten = r".*-(?:wal|shm)"
 
 
 class AmdComgrPlaces(Places):
@@ -478,74 +191,6 @@ class AmdComgrPlaces(Places):
         (Var("AMD_COMGR_CACHE_DIR"), *cached("comgr")),
         off={"AMD_COMGR_CACHE": ("0",)},
     )
-
-
-class MiopenPlaces(Places):
-    name = "miopen"
-    title = "MIOpen kernel cache"
-    owner = "MIOpen"
-    place = Place(
-        (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
-        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
-        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
-    )
-    tracing = {"MIOPEN_LOG_LEVEL": "6"}
-
-
-class VllmPlaces(Places):
-    name = "vllm"
-    title = "vLLM compile cache"
-    owner = "vLLM"
-    place = Place(
-        (Var("VLLM_CACHE_ROOT"), *cached("vllm", expanded=True)),
-        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
-        runs=True,
-    )
-    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
-
-
-class TileLangPlaces(Places):
-    name = "tilelang"
-    title = "TileLang kernel cache"
-    owner = "TileLang"
-    place = Place(
-        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
-        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
-        runs=True,
-        opt_in=False,
-    )
-    tracing = {"TILELANG_VERBOSE": "1"}
-
-
-class FlashInferPlaces(Places):
-    name = "flashinfer"
-    title = "FlashInfer module cache"
-    owner = "FlashInfer"
-    unseen = "a changed byte inside a library, as ninja goes by times"
-    place = Place(
-        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
-        runs=True,
-        opt_in=False,
-    )
-    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
-
-
-class DeepGemmPlaces(Places):
-    name = "deep-gemm"
-    title = "DeepGEMM kernel cache"
-    owner = "DeepGEMM"
-    unseen = "a changed byte inside a cubin"
-    place = Place(
-        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
-        also=(
-            Var("VLLM_CACHE_ROOT", "deep_gemm"),
-            Home(".cache/vllm/deep_gemm"),
-            Var("SGLANG_DG_CACHE_DIR"),
-            Home(".cache/deep_gemm"),
-            Home(".cache/sglang/deep_gemm"),
-        ),
-    )
-    tracing = {"DG_JIT_DEBUG": "1"}
 
 
 class NumbaPlaces(Places):
@@ -684,34 +329,6 @@ class OpenCVPlaces(Places):
             yield location._replace(enabled=not off and places.is_folder(Path(location.root)))
 
 
-_GGML_OPENCL_VARIABLE, _GGML_OPENCL_DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
-
-
-class GgmlOpenclPlaces(Places):
-    name = "ggml-opencl"
-    title = "llama.cpp OpenCL kernel cache"
-    owner = "llama.cpp"
-    unseen = ANY_BINARY
-    place = Place(
-        (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
-        off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
-    )
-    tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
-
-    @classmethod
-    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        off = cls.place.why_off(environ)
-        by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
-        asked = {
-            name: value
-            for name, value in environ.items()
-            if not (by_default and name == _GGML_OPENCL_VARIABLE)
-        }
-        for location in super().found(asked):
-            problems = (off, *location.problems) if off else location.problems
-            yield location._replace(enabled=location.enabled and not off, problems=problems)
-
-
 class ArrayFirePlaces(Places):
     name = "arrayfire"
     title = "ArrayFire kernel cache"
@@ -735,20 +352,6 @@ class ClesperantoPlaces(Places):
     unseen = ANY_BINARY
 
 
-class OpenvinoPlaces(Places):
-    name = "openvino"
-    title = "OpenVINO model cache"
-    owner = "OpenVINO"
-    place = Place(
-        (),
-        remedy="name another directory with CACHE_DIR",
-        nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
-        lacking="a program names the place by the property CACHE_DIR alone",
-        opt_in=False,
-    )
-    unseen = "changed weights, or the model of another file, with which the program computes"
-
-
 class PytoolsPlaces(Places):
     name = "pytools"
     title = "pytools dictionaries"
@@ -764,6 +367,86 @@ class AdaptiveCppPlaces(Places):
     place = Place((Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")))
     tracing = {"ACPP_DEBUG_LEVEL": "3"}
     unseen = "a changed byte inside a binary, or the binary of another kernel"
+
+
+class PycudaPlaces(Places):
+    name = "pycuda"
+    title = "PyCUDA compiler cache"
+    owner = "PyCUDA"
+    unseen = ANY_BINARY
+    place = Place((Var("PYCUDA_CACHE_DIR"), *user_cached("pycuda", below="compiler-cache-v1")))
+
+
+class DrjitPlaces(Places):
+    """The kernels that Dr.Jit compiled, for itself, Mitsuba 3 and Sionna.
+
+    Source: the texts in the libraries of Dr.Jit 1.5.0 (PyPI). ``<32 hex>.BACKEND.vN.bin`` is a packed kernel;
+    OptiX keeps its own database next to them while the variable does not move it.
+    """
+
+    name = "drjit"
+    title = "Dr.Jit kernel cache"
+    owner = "Dr.Jit"
+    place = Place(
+        (Var("DRJIT_CACHE_DIR"), Temporary("drjit", user=False) if WINDOWS else Home(".drjit")),
+        limit=("DRJIT_CACHE_MAXSIZE", None),
+    )
+    signs = (r"[0-9a-f]{32}\.\w+\.v\d+\.bin",)
+    rewritten = r".*-(?:wal|shm)"
+
+
+class PyfrPlaces(Places):
+    """The kernels of PyFR, a directory for each of its backends.
+
+    Source: PyFR 3.1 (PyPI), ``pyfr/cache.py`` and ``pyfr/backends/*/compiler.py``. Files are named by
+    digests, written under a temporary name and renamed, and read unchecked; at a start the least recently
+    read go until 128 MiB are left. A library for a CPU is loaded.
+    """
+
+    name = "pyfr"
+    title = "PyFR kernel cache"
+    owner = "PyFR"
+    place = Place(
+        user_cached("pyfr"),
+        also=tuple(Var(f"PYFR_{backend}_CACHE_DIR") for backend in ("CUDA", "HIP", "OCL", "OMP")),
+        remedy="set PYFR_CUDA_CACHE_DIR, PYFR_HIP_CACHE_DIR, PYFR_OCL_CACHE_DIR or PYFR_OMP_CACHE_DIR",
+        limit=("", 128 << 20),
+        runs=True,
+    )
+    signs = (r"(?:cuda|hip|ocl|omp)/(?:lib)?[0-9a-f]{32,64}(?:\.\w+)?",)
+
+
+class KeopsPlaces(Places):
+    """The formulas that KeOps compiled.
+
+    Source: keopscore 2.3 (PyPI), ``keopscore/config/base_config.py`` and ``keopscore/utils/Cache.py``. A
+    directory for each machine and Python has libraries, cubins and ``*_cache.pkl``, which KeOps unpickles
+    when it is imported.
+    """
+
+    name = "keops"
+    title = "KeOps formula cache"
+    owner = "KeOps"
+    place = Place(
+        (Var("KEOPS_CACHE_FOLDER"),),
+        nowhere="KeOps keeps it in ~/.cache/keopsVERSION until KEOPS_CACHE_FOLDER names a directory; set it",
+        runs=True,
+    )
+    signs = (r"\w+_.+_p\d+\.\d+\.\d+.*",)
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The directory that the variable names, or else one for each version that was used."""
+        yield from super().found(environ)
+        base = Home(".cache", expanded=True).find(environ)
+        if base is None or environ.get("KEOPS_CACHE_FOLDER"):
+            return
+        roots: list[Path] = []
+        with suppress(OSError):
+            roots = sorted(Path(base[0]).glob("keops[0-9]*"))
+        for root in roots:
+            told = tuple(cls.at_place(root))
+            yield Location(cls.name, str(root), base[1], enabled=True, problems=told)
 
 
 PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}

@@ -15,8 +15,8 @@ from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.learning_places import OnnxRuntimeTrtPlaces, TorchTensorrtPlaces
 from gpucache.caches.portable import Moving
-from gpucache.caches.systems import OnnxRuntimeTrtPlaces, TorchTensorrtPlaces
 
 TAG = b"ftrt"
 START_BYTES = 28

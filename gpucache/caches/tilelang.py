@@ -20,8 +20,8 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import VERSION, Layout, Left
+from gpucache.caches.learning_places import TileLangPlaces
 from gpucache.caches.portable import Moving, PortableFile
-from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
 from gpucache.payload.source import kernel_names

@@ -17,8 +17,8 @@ from gpucache.caches import databases, pickles
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.learning_places import TinygradPlaces
 from gpucache.caches.portable import Moving
-from gpucache.caches.systems import TinygradPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.payload import describe

@@ -23,8 +23,8 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.learning_places import TritonPlaces
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
-from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import digest

@@ -24,7 +24,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.systems import VllmPlaces
+from gpucache.caches.learning_places import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
 

@@ -1,0 +1,397 @@
+"""The places of the caches of machine learning: rows of ``systems``."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gpucache.answers.entries import Location
+from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Temporary, Var, cached
+
+
+class InductorPlaces(Places):
+    name = "inductor"
+    title = "TorchInductor cache"
+    owner = "TorchInductor"
+    unseen = "a changed byte inside a library, or a changed module of a kernel"
+    place = Place(
+        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
+        off={
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
+            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
+        },
+        runs=True,
+    )
+    tracing = {"TORCH_LOGS": "+inductor"}
+
+
+class TorchExtensionsPlaces(Places):
+    name = "torch-extensions"
+    title = "PyTorch extensions"
+    owner = "PyTorch"
+    unseen = "a changed byte inside a library, as ninja goes by times"
+    place = Place(
+        (Var("TORCH_EXTENSIONS_DIR"), *cached("torch_extensions", expanded=True)),
+        runs=True,
+    )
+
+
+class TorchKernelsPlaces(Places):
+    name = "torch-kernels"
+    title = "PyTorch jiterator kernels"
+    owner = "PyTorch"
+    unseen = "a changed byte inside a binary, or that of another kernel"
+    place = Place(
+        (Var("PYTORCH_KERNEL_CACHE_PATH"), *cached("torch/kernels")),
+        off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
+    )
+
+
+class HelionPlaces(Places):
+    name = "helion"
+    title = "Helion autotuning records"
+    owner = "Helion"
+    unseen = "the record of another kernel"
+    place = Place(
+        (
+            Var("HELION_CACHE_DIR"),
+            Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
+            Temporary("torchinductor_", inside="helion"),
+        ),
+        off={"HELION_FORCE_AUTOTUNE": ("1",)},
+    )
+
+
+class TvmFfiPlaces(Places):
+    name = "tvm-ffi"
+    title = "TVM-FFI inline modules"
+    owner = "TVM-FFI"
+    unseen = "a changed byte in a library, or the library of another module"
+    place = Place((Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)), runs=True)
+
+
+_TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
+"""The places of each GPU's kernels of ``torch.compile``, below its own cache."""
+
+
+class TritonPlaces(Places):
+    name = "triton"
+    title = "Triton kernel cache"
+    owner = "Triton"
+    place = Place(
+        (Var("TRITON_CACHE_DIR"), Var("TRITON_HOME", ".triton/cache"), Home(".triton/cache", expanded=True)),
+        also=(
+            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
+            *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
+        ),
+        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
+        runs=True,
+        opt_in=False,
+    )
+
+
+class CutilePlaces(Places):
+    name = "cutile"
+    title = "cuTile Python cache"
+    owner = "cuTile"
+    unseen = ANY_BINARY
+    place = Place(
+        (
+            Var("CUDA_TILE_CACHE_DIR"),
+            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "cutile-python"),
+            Home(".cache/cutile-python", expanded=True),
+        ),
+        off={"CUDA_TILE_CACHE_DIR": ("0", "off", "none")},
+        limit=("CUDA_TILE_CACHE_SIZE", 2 << 30),
+    )
+
+
+class CuteDslPlaces(Places):
+    name = "cute-dsl"
+    title = "CuTe DSL cache"
+    owner = "the CuTe DSL"
+    place = Place(
+        (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
+        off={
+            "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
+            "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
+        },
+    )
+
+
+class FlashAttentionPlaces(Places):
+    name = "flash-attention"
+    title = "FlashAttention 4 kernel cache"
+    owner = "FlashAttention"
+    unseen = "a changed byte in an object, or the object of another kernel"
+    place = Place(
+        (Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"), Temporary("", inside="flash_attention_cute_dsl_cache")),
+        turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
+        runs=True,
+    )
+
+
+class QuackPlaces(Places):
+    name = "quack"
+    title = "QuACK kernel cache"
+    owner = "QuACK"
+    unseen = "a changed byte in an object, or the object of another kernel"
+    place = Place((Var("QUACK_CACHE_DIR"), Temporary("", inside="quack_cache")), runs=True)
+
+
+class FlydslPlaces(Places):
+    """The kernels of AMD's FlyDSL, in AITER among others.
+
+    Source: FlyDSL 0.5.0 (PyPI), ``flydsl/compiler/jit_function.py`` and ``flydsl/utils/env.py``. A directory
+    for each function has ``<64 hex>.pkl``, which FlyDSL unpickles, and ``<64 hex>.lock``.
+    """
+
+    name = "flydsl"
+    title = "FlyDSL kernel cache"
+    owner = "FlyDSL"
+    place = Place(
+        (Var("FLYDSL_RUNTIME_CACHE_DIR"), Home(".flydsl/cache", expanded=True)),
+        off={"FLYDSL_RUNTIME_ENABLE_CACHE": ("0", "false", "off", "no")},
+        runs=True,
+    )
+    signs = (r"\w+/[0-9a-f]{64}\.pkl",)
+
+
+class TilusPlaces(Places):
+    """The programs that Tilus compiled.
+
+    Source: Tilus 0.2.0 (PyPI), ``tilus/drivers.py`` and ``tilus/option.py``. ``programs/<12 hex>/`` has the
+    text of a program and its options, which Tilus compares, ``module/`` with a library, and ``.lock``. Below
+    a checkout of Tilus it is ``.cache`` there.
+    """
+
+    name = "tilus"
+    title = "Tilus program cache"
+    owner = "Tilus"
+    place = Place((Var("TILUS_CACHE_DIR"), Home(".cache/tilus", expanded=True)), runs=True)
+    signs = (r"programs/[0-9a-f]{12}",)
+
+
+class TileLangPlaces(Places):
+    name = "tilelang"
+    title = "TileLang kernel cache"
+    owner = "TileLang"
+    place = Place(
+        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
+        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
+        runs=True,
+        opt_in=False,
+    )
+    tracing = {"TILELANG_VERBOSE": "1"}
+
+
+class AiterPlaces(Places):
+    name = "aiter"
+    title = "AITER modules"
+    owner = "AITER"
+    unseen = "a changed byte inside a library"
+    place = Place(
+        (Var("AITER_JIT_DIR"), Home(".aiter/jit", expanded=True)),
+        runs=True,
+        lacking=(
+            "without AITER_JIT_DIR AITER keeps modules inside its own package, in aiter/jit, if that can be "
+            "written, where gpucache does not look"
+        ),
+    )
+
+
+class _File(Var):
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        found = super().find(environ)
+        return found and (found[0].parent, found[1])
+
+
+_ON_MACOS = sys.platform == "darwin"
+_TINYGRAD = Home("Library/Caches/tinygrad", expanded=True)
+
+
+class TinygradPlaces(Places):
+    name = "tinygrad"
+    title = "tinygrad cache"
+    owner = "tinygrad"
+    unseen = ANY_BINARY
+    place = Place(
+        (
+            _File("CACHEDB"),
+            *((_TINYGRAD,) if _ON_MACOS else cached("tinygrad", expanded=True)),
+        ),
+        remedy="set CACHEDB to a file elsewhere",
+        off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
+        leaf="tinygrad/cache.db",
+    )
+    tracing = {"DEBUG": "8"}
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        name = Path(environ.get("CACHEDB", "")).name
+        if name and not re.fullmatch(r"cache[\w-]*\.db", name):
+            yield f"CACHEDB names {name}, which gpucache takes for no cache; name it cache.db"
+
+
+_JAX_VARIABLE, _JAX_SWITCH = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
+JAX_MAX_SIZE = "JAX_COMPILATION_CACHE_MAX_SIZE"
+_JAX_OFF = ("n", "no", "f", "false", "off", "0")
+_JAX_ON = ("y", "yes", "t", "true", "on", "1")
+
+
+class JaxPlaces(Places):
+    name = "jax"
+    title = "JAX compilation cache"
+    owner = "JAX"
+    place = Place(
+        (Var(_JAX_VARIABLE),),
+        nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a directory; set it",
+        off={_JAX_SWITCH: _JAX_OFF, JAX_MAX_SIZE: ("0",)},
+        limit=(JAX_MAX_SIZE, None),
+        turn_on=(
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+        # Otherwise the place is in every key, as that of XLA's own caches, and a copy is never hit.
+        along=(("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"),),
+        opt_in=False,
+    )
+    tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        switch, size = environ.get(_JAX_SWITCH, "yes"), environ.get(JAX_MAX_SIZE, "0")
+        if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
+            yield f"{_JAX_SWITCH}={switch} is not true or false, so JAX cannot be imported; unset it"
+        if not (size.isascii() and size.removeprefix("-").isdecimal()):
+            yield f"{JAX_MAX_SIZE}={size} is not a number of bytes, so JAX cannot be imported; unset it"
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The configured directory, unless it is in a cloud's store (``gs://``), which is not local."""
+        return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().found(environ)
+
+
+class OpenvinoPlaces(Places):
+    name = "openvino"
+    title = "OpenVINO model cache"
+    owner = "OpenVINO"
+    place = Place(
+        (),
+        remedy="name another directory with CACHE_DIR",
+        nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
+        lacking="a program names the place by the property CACHE_DIR alone",
+        opt_in=False,
+    )
+    unseen = "changed weights, or the model of another file, with which the program computes"
+
+
+class OnnxRuntimeTrtPlaces(Places):
+    name = "onnxruntime-trt"
+    title = "ONNX Runtime TensorRT engines"
+    owner = "ONNX Runtime"
+    unseen = "damage behind the beginning of an engine or a timing cache"
+    place = Place(
+        (Var("ORT_TENSORRT_CACHE_PATH"), Var("ORT_TENSORRT_ENGINE_CACHE_PATH")),
+        nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
+        off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
+        turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
+        lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
+    )
+
+
+class TorchTensorrtPlaces(Places):
+    name = "torch-tensorrt"
+    title = "Torch-TensorRT engine cache"
+    owner = "Torch-TensorRT"
+    unseen = "damage behind the beginning of an engine or a timing cache"
+    place = Place(
+        (Temporary("torch_tensorrt_engine_cache", user=False),),
+        remedy="name another directory with engine_cache_dir and timing_cache_path",
+        limit=("", 5 << 30),  # unless a program sets another
+        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
+    )
+
+
+class VllmPlaces(Places):
+    name = "vllm"
+    title = "vLLM compile cache"
+    owner = "vLLM"
+    place = Place(
+        (Var("VLLM_CACHE_ROOT"), *cached("vllm", expanded=True)),
+        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
+        runs=True,
+    )
+    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
+
+
+class FlashInferPlaces(Places):
+    name = "flashinfer"
+    title = "FlashInfer module cache"
+    owner = "FlashInfer"
+    unseen = "a changed byte inside a library, as ninja goes by times"
+    place = Place(
+        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
+        runs=True,
+        opt_in=False,
+    )
+    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
+
+
+class DeepGemmPlaces(Places):
+    name = "deep-gemm"
+    title = "DeepGEMM kernel cache"
+    owner = "DeepGEMM"
+    unseen = "a changed byte inside a cubin"
+    place = Place(
+        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
+        also=(
+            Var("VLLM_CACHE_ROOT", "deep_gemm"),
+            Home(".cache/vllm/deep_gemm"),
+            Var("SGLANG_DG_CACHE_DIR"),
+            Home(".cache/deep_gemm"),
+            Home(".cache/sglang/deep_gemm"),
+        ),
+    )
+    tracing = {"DG_JIT_DEBUG": "1"}
+
+
+class MiopenPlaces(Places):
+    name = "miopen"
+    title = "MIOpen kernel cache"
+    owner = "MIOpen"
+    place = Place(
+        (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
+        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
+        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
+    )
+    tracing = {"MIOPEN_LOG_LEVEL": "6"}
+
+
+_GGML_OPENCL_VARIABLE, _GGML_OPENCL_DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
+
+
+class GgmlOpenclPlaces(Places):
+    name = "ggml-opencl"
+    title = "llama.cpp OpenCL kernel cache"
+    owner = "llama.cpp"
+    unseen = ANY_BINARY
+    place = Place(
+        (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
+        off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
+    )
+    tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        off = cls.place.why_off(environ)
+        by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
+        asked = {
+            name: value
+            for name, value in environ.items()
+            if not (by_default and name == _GGML_OPENCL_VARIABLE)
+        }
+        for location in super().found(asked):
+            problems = (off, *location.problems) if off else location.problems
+            yield location._replace(enabled=location.enabled and not off, problems=problems)
