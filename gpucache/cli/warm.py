@@ -173,9 +173,7 @@ def warm(
             outcomes = _warm_missed(run, targets, named.local_sizes) if misses else []
             outcomes += _warm_recordings(run, recordings, targets) if recordings else []
         else:
-            outcomes = _warm_programs(
-                run, read_programs(named), targets, next(iter(profiles), None), shared=shared
-            )
+            outcomes = _warm_programs(run, read_programs(named), targets, next(iter(profiles), None))
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
     if outcomes or not (misses or recordings):
@@ -269,10 +267,8 @@ def _warm_programs(
     specs: "list[ProgramSpec]",
     targets: tuple[str, ...],
     profile: Path | None,
-    *,
-    shared: bool,
 ) -> "list[WarmOutcome]":
-    """Warm programs that were read; a shared cache, which is for images, then answers their first start."""
+    """Warm programs that were read; the cache then answers their first start."""
     from gpucache.assembly import remember_targets
     from gpucache.engine.warm.run import warm_programs
     from gpucache.units import format_list
@@ -284,12 +280,11 @@ def _warm_programs(
     outcomes, here = warm_programs(run, specs, targets, profile)
     if profile is None and not run.check and run.cluster is None:
         remember_targets(run.settings, here.devices)
-        if shared and any(device.backend == "opencl" for device in here.devices):
-            from gpucache.engine.warm.plan import plan_warm
-            from gpucache.serve.foreseen import keep_named
+        from gpucache.engine.warm.plan import plan_warm
+        from gpucache.serve.foreseen import keep_named
 
-            items = plan_warm(specs, here.devices, targets, run.backends)
-            keep_named(run.open_stores(run.settings), items, here.devices)
+        items = plan_warm(specs, here.devices, targets, run.backends)
+        keep_named(run.open_stores(run.settings), items, here.devices)
     return outcomes
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gpucache.answers.lookup import Hit
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.hits import find
+from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import CacheKey, Language
@@ -27,11 +28,11 @@ from gpucache.serve.index import (
     rows_of,
     view_of,
 )
-from gpucache.serve.nvrtc import Call
+from gpucache.serve.nvrtc import Call, OwnCalls, read_call
 from gpucache.serve.opencl import DEFEATER
 from gpucache.serve.opencl import Asked as OpenCLAsked
 from gpucache.serve.session import A, Compiler, Question, targets_of
-from gpucache.serve.wire import Kind
+from gpucache.serve.wire import Fields, Kind
 
 _NAME, _SOURCE = 5, 4
 _DAY_S = 24 * 60 * 60
@@ -180,3 +181,11 @@ class Rows:
             if sealed is not None and sealed[1] == hit.head:
                 return Reference(place, hit.key, sealed[0], hit.head.created_ns)
         raise UncoveredError("its entry has been replaced")
+
+
+def keep_call(kept: Rows, stores: Stores, question: Question, prepared: Prepared) -> str:
+    """Keep the row of a call of our library that has an entry; why it cannot be kept. Raises WireError."""
+    prepared = prepared._replace(request=prepared.request._replace(program=named(prepared.request.program)))
+    found = find(stores._replace(read_only=True, remote=None), prepared, whole=True)
+    hits = [found] if isinstance(found, Hit) else []
+    return kept.keep(OwnCalls(), question, read_call(Fields(question)), [prepared], hits)

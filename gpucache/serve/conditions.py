@@ -366,9 +366,12 @@ class _Found:
     def _recognised(self, path: str, *, is_library: bool) -> tuple[str, bytes, bytes]:
         """The kind of the condition for a file of a compiler, its value and its stamp."""
         status = _status(path)
-        if self._since_ns < sys.maxsize and is_young(status, self._since_ns):
+        build_id = read_library(Path(path)).build_id if is_library else None
+        # The build id tells what another content cannot: that no part of the file is still being written.
+        is_late = status.st_ctime_ns > self._since_ns - _CLOCK_NS
+        if is_late or (not build_id and is_young(status, self._since_ns)):
             raise UncoveredError(f"{path} is new")
-        if is_library and (build_id := read_library(Path(path)).build_id):
+        if build_id:
             return "I", bytes.fromhex(build_id), _NO_STAMP
         value = _value(path, _status_stamp(status), spread=is_library)
         return "S" if is_library else "B", value, _stamp(path, status)

@@ -10,20 +10,23 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.opencl.options import pyopencl_include_dirs
 from gpucache.engine.machine import select_target
+from gpucache.engine.prepare import prepare
 from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import WarmItem, retargeted
 from gpucache.errors import GpucacheError, SourceError
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import digest
-from gpucache.model import Checks, Device, Language, Target
+from gpucache.model import BuildRequest, Checks, Device, Language, Target
 from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
 from gpucache.recording.reading import RecordingFolder
+from gpucache.serve.answering import Rows, keep_call
 from gpucache.serve.devices import LABELS, Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, is_compared, source_field
-from gpucache.serve.nvrtc import read_call
+from gpucache.serve.nvrtc import OWN_NAME, read_call
 from gpucache.serve.opencl import DEFEATER, source_asked
 from gpucache.serve.questions import Questions
 from gpucache.serve.wire import Fields, Kind, WireError
@@ -31,6 +34,8 @@ from gpucache.store.interface import MissedRequest
 
 _MARK = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;" % (b"0" * 32)
 """As ``DEFEATER`` finds it, for every start."""
+_ANYWHERE = "/nonexistent/anywhere"
+"""The directory of a program that has none of its headers there."""
 _VERSION, _LIBRARY, _HEADERS = 3, 4, 7
 """The places of fields in a question to NVRTC."""
 Retargeting = tuple[str, str] | None
@@ -77,26 +82,59 @@ def keep_recorded(
 def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Device]) -> None:
     """Have the user's root answer programs that build named sources with exactly their options.
 
-    Not programs of NVRTC, whose file names are in their keys.
+    Those of PyOpenCL and of OpenCL's own functions, and calls of our library; not other programs of NVRTC,
+    whose file names are in their keys.
     """
-    questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
+    questions, kept = Questions(stores, Libraries(), Devices(probe=lambda: devices)), Rows(stores)
     for item in items:
-        request = item.request
-        if request is None or request.target.backend != "opencl" or request.checks is not Checks.NONE:
+        request, toolchain = item.request, item.toolchain
+        if request is None or toolchain is None or request.checks is not Checks.NONE:
             continue
-        source, given = source_asked(request.program, request.options)
-        options = " ".join(given)
-        folders = () if request.program.language is Language.SPIR_V else pyopencl_include_dirs()
-        ours = [" ".join(filter(None, (options, "-I", folder))) for folder in folders]
-        asked = [(options, source), *((one, source + mark) for one in ours for mark in (b"", _MARK))]
-        for device in (device for device in devices if device.target == request.target):
-            for spelled, text in asked:
-                question = Question(
-                    Kind.BUILD, request.cwd, ("", "", "", spelled, "", "1", *_facts(device)), ""
-                )
-                with suppress(WireError):
-                    questions.add(*asked_again(question, text, [device], os.environ))
+        with suppress(GpucacheError, WireError):
+            if request.target.backend == "cuda":
+                for call, question in _calls(request, devices):
+                    prepared = prepare(CUDA, call, toolchain, os.environ, stores)
+                    keep_call(kept, stores, question, prepared)
+            for device in (device for device in devices if device.target == request.target):
+                if device.backend == "opencl":
+                    for kind, question in _builds(request, device):
+                        questions.add(kind, question)
     questions.keep_rows()
+
+
+def _builds(request: BuildRequest, device: Device) -> Iterator[tuple[Kind, tuple[bytes, ...]]]:
+    """The builds of a program by a C program, and by PyOpenCL with and without its mark; raises WireError."""
+    source, given = source_asked(request.program, request.options)
+    options = " ".join(given)
+    folders = () if request.program.language is Language.SPIR_V else pyopencl_include_dirs()
+    ours = [" ".join(filter(None, (options, "-I", folder))) for folder in folders]
+    for spelled, text in (
+        (options, source),
+        *((one, source + mark) for one in ours for mark in (b"", _MARK)),
+    ):
+        fields = ("", "", "", spelled, "", "1", *_facts(device))
+        yield asked_again(Question(Kind.BUILD, request.cwd, fields, ""), text, [device], os.environ)
+
+
+def _calls(
+    request: BuildRequest, devices: Sequence[Device]
+) -> Iterator[tuple[BuildRequest, tuple[bytes, ...]]]:
+    """The calls of ``gpucache.cuda`` for a program, and their questions as it spells them; raises WireError.
+
+    Without directories, and with those that the program was warmed with, by programs beside it and elsewhere.
+    """
+    kind = "" if request.artifact_kind == CUDA.artifact_kind(request.target) else request.artifact_kind
+    calls: list[tuple[tuple[str, ...], str]] = [((), request.cwd)]
+    if b"include" in request.program.source:
+        calls += [(request.include_dirs, request.cwd), (request.include_dirs, _ANYWHERE)]
+    for folders, cwd in calls:
+        spelled = (request.target.name, kind, "list", *request.options, "-I", *folders)
+        names = request.name_expressions
+        fields = ("", "", "", "", "", OWN_NAME, "", "0", str(len(spelled)), *spelled, str(len(names)), *names)
+        _, asked = asked_again(
+            Question(Kind.COMPILE, cwd, fields, ""), request.program.source, devices, os.environ
+        )
+        yield request._replace(include_dirs=folders, headers=(), cwd=cwd, searches_cwd=True), asked
 
 
 def keep_missed(stores: Stores, missed: Iterable[MissedRequest], devices: Sequence[Device]) -> None:

@@ -32,6 +32,8 @@ from gpucache.sources import Memos
 from gpucache.units import format_list
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
+OWN_NAME = "gpucache.cuda"
+"""The name of a source in a question of ``gpucache.cuda``, as ``cuda.questions`` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,19 @@ class NVRTC(Compiler[Call]):
         for expression in asked.name_expressions:
             lowered = hits[0].head.lowered_names[expression]
             yield from (os.fsencode(expression), own(os.fsencode(lowered)))
+
+
+class OwnCalls(NVRTC):
+    """Calls of ``gpucache.cuda``, which wants one kind of artifact."""
+
+    first_payload = 1
+
+    def answer(self, asked: Call, hits: Sequence[Hit], _logs: Sequence[bytes]) -> Iterator[bytes]:
+        """A token, the code, the program's name, the kind, and each name expression with its symbol."""
+        [hit] = hits
+        yield from (b"", hit.payload, os.fsencode(hit.head.program), hit.head.artifact_kind.encode())
+        for expression in asked.name_expressions:
+            yield from (os.fsencode(expression), os.fsencode(hit.head.lowered_names[expression]))
 
 
 def read_call(fields: Fields, known_name: str = "") -> Call:

@@ -1,6 +1,7 @@
 """The conditions of an answer in a root, and commands served there without a server."""
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -169,6 +170,18 @@ def test_a_compiler_that_changed_since_it_was_asked_is_left_to_the_server(opencl
     """The compiler may no longer be the one that made the answer."""
     with pytest.raises(UncoveredError, match="is new"):
         opencl.conditions(opencl.prepared.key, since_ns=1)
+
+
+def test_a_compiler_that_was_installed_just_before_the_start_has_a_row(tmp_path: Path) -> None:
+    """Its build id tells which one it is, whatever its age; a library without one may still be written."""
+    found, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert found is not None
+    copy = shutil.copytree(found.parent, tmp_path / "lib") / found.name
+    call = _call(copy, tmp_path, b"__global__ void k() {}")
+    prepared = prepare_call(call)
+    assert of_call(call, prepared, prepared.key, time.time_ns() + 10**9).conditions
+    with pytest.raises(UncoveredError, match="is new"):
+        of_call(call, prepared, prepared.key, copy.stat().st_ctime_ns)
 
 
 def test_a_header_that_is_younger_than_a_minute_has_no_stamp(

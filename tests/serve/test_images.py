@@ -46,6 +46,13 @@ context = cl.Context(platform.get_devices()[:1])
 program = cl.Program(context, open(sys.argv[1]).read()).build(list(filter(None, sys.argv[2:])))
 print(program.get_info(cl.program_info.KERNEL_NAMES))
 """
+_CALLS = """
+import sys
+from gpucache.cuda import compile_program
+source = open(sys.argv[1]).read()
+code = compile_program(source, target="sm_90", options=["-DFACTOR=4"], include_path=sys.argv[2:])
+print("gpucache.engine.hits" not in sys.modules, code.code.hex())
+"""
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -178,6 +185,34 @@ def test_a_source_that_was_warmed_hits_in_a_pyopencl_program(
     marked = {"PYOPENCL_NO_CACHE": "0", "XDG_CACHE_HOME": str(tmp_path / "pyopencl")}
     assert image.start((*command, *words), **marked)[1]
     assert not image.start((*command, *words, "-DOTHER"))[1]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize("place", ["image", "own"])
+def test_a_source_that_was_warmed_hits_in_c_in_a_program_of_the_library(
+    gpucache: Call, environment: dict[str, str], tmp_path: Path, place: str, beside: bool
+) -> None:
+    """At its first start, from an image and from a root of its own; with another header it compiles."""
+    folder, cache = tmp_path / "kernels", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "twice.h").write_text("#define TWICE 2\n")
+    source = folder / "k.cu"
+    source.write_text('#include "twice.h"\n__global__ void k(int *a) { *a = FACTOR * TWICE; }\n')
+    shared = ["--shared"] if place == "image" else []
+    words = ("warm", source, "--target", "cuda:sm_90", "-D", "FACTOR=4", *shared)
+    assert gpucache("--root", cache, *words).returncode == 0
+    variable = "GPUCACHE_SYSTEM_DIRS" if shared else "GPUCACHE_DIR"
+    own = {**environment, "GPUCACHE_DIR": str(tmp_path / "fresh"), variable: str(cache)}
+
+    def start() -> list[str]:
+        command = (sys.executable, "-c", _CALLS, source, folder)
+        return run_text(command, env=own, cwd=folder if beside else tmp_path, check=True).stdout.split()
+
+    in_c, code = start()
+    assert in_c == "True"
+    (folder / "twice.h").write_text("#define TWICE 3\n")
+    after_change, other = start()
+    assert after_change == "False" and other != code
 
 
 def _changed(include: Path) -> None:
