@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, log
-from statistics import median
 from typing import NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, plain
@@ -24,7 +23,11 @@ FEWEST_PAIRS = 5
 
 
 CACHED = ("key", "lookup", "compile", "load", "kernels", "first launch")
-"""The phases of a start that a cache can change, in their order. A command is timed as a whole."""
+"""The phases of a start that a cache can change, in their order."""
+PHASES = ("process start", "context", *CACHED)
+"""All phases of a program's start, in their order. A command is timed as a whole."""
+WHOLE = "whole start"
+"""The only part of a start whose phases are not known."""
 
 
 class Arm(StrEnum):
@@ -152,17 +155,29 @@ class CachedPart:
 @json_keys("arm spread.* ratio cached_part reason")
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """Starts other than the cold and the warm ones."""
+    """The starts of one arm."""
 
     arm: str
     """The caches that they find filled: as-is, driver, or a peer of --against."""
     spread: Spread
-    ratio: Ratio
-    """Cold starts divided by these."""
+    ratio: Ratio | None = None
+    """Cold starts divided by these; null for the cold ones, and where both are known to be the same."""
     reason: str = ""
     """Why the figures are unreliable; empty if they are not."""
     cached_part: CachedPart | None = None
     """The same for the part of a start that a cache can change."""
+    phases: tuple[tuple[str, int], ...] = ()
+    """The median of each phase, in the order of a start; empty for a command."""
+    totals_ns: tuple[int, ...] = ()
+    """Every start, outliers included."""
+
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """The phases, scaled to add up to the median start, as medians do not quite; at least one part."""
+        whole = sum(duration for _, duration in self.phases)
+        if len(self.phases) < 2 or not whole:
+            return ((WHOLE, self.spread.median_ns),)
+        return tuple((name, round(ns * self.spread.median_ns / whole)) for name, ns in self.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +221,8 @@ class BenchCase:
     """Why it is not faster; empty where it is."""
     variant: str = ""
     """The difference from other builds of its program, such as T=float."""
-    cold: Spread | None = None
-    """Starts with nothing cached."""
-    warm: Spread | None = None
-    """Starts with everything cached."""
-    ratio: Ratio | None = None
-    """Cold divided by warm."""
-    cached_part: CachedPart | None = None
-    """The same for the part of a start that a cache can change; null for a command."""
-    phases: tuple[Phase, ...] = ()
-    """The parts of a start, in order."""
-    arms: tuple[ArmResult, ...] = ()
-    """The other starts that were timed."""
+    starts: tuple[ArmResult, ...] = ()
+    """The figures of each arm: cold, warm, then the others; empty if there are none."""
     break_even: BreakEven | None = None
     """After how many starts warming has paid."""
     caveats: tuple[str, ...] = ()
@@ -232,6 +237,39 @@ class BenchCase:
     """The variables that put caches elsewhere."""
     samples: tuple[Sample, ...] = field(default=(), repr=False)
     """Every start, in the order they were taken."""
+
+    @property
+    def cold(self) -> Spread | None:
+        """Starts with nothing cached."""
+        return self.starts[0].spread if self.starts else None
+
+    @property
+    def warm(self) -> Spread | None:
+        """Starts with everything cached."""
+        return self.starts[1].spread if self.starts else None
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """Cold divided by warm."""
+        return self.starts[1].ratio if self.starts else None
+
+    @property
+    def cached_part(self) -> CachedPart | None:
+        """The same for the part of a start that a cache can change; null for a command."""
+        return self.starts[1].cached_part if self.starts else None
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The parts of a start, in order."""
+        cold, warm = (dict(one.phases) for one in self.starts[:2]) if self.starts else ({}, {})
+        return tuple(
+            Phase(name, cold.get(name), warm.get(name)) for name in PHASES if name in {**cold, **warm}
+        )
+
+    @property
+    def arms(self) -> tuple[ArmResult, ...]:
+        """The other starts that were timed."""
+        return self.starts[2:]
 
     @property
     def every_note(self) -> tuple[str, ...]:
@@ -372,89 +410,7 @@ def _mean(ratios: Iterable[Ratio]) -> float:
     return exp(sum(logs) / len(logs))
 
 
-WHOLE = "whole start"
-"""The only part of a bar whose phases are not known."""
-
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One arm: the medians of its phases, and all its starts."""
-
-    arm: str
-    spread: Spread
-    parts: tuple[tuple[str, int], ...]
-    """Phase and median in ns."""
-    ratio: Ratio | None
-    """How many times it is as fast as a cold start; None for the cold arm itself."""
-    totals_ns: tuple[int, ...]
-    """Every start, outliers included."""
-
-    @property
-    def scale(self) -> float:
-        """The factor by which parts are drawn longer, because medians do not quite add up to the whole."""
-        length = sum(duration for _, duration in self.parts)
-        return self.spread.median_ns / length if length else 1.0
-
-
-def bars(case: BenchCase) -> tuple[Bar, ...]:
-    """The bars of the cold, the warm and the other arms, in this order; none if nothing was timed."""
-    if case.cold is None or case.warm is None:
-        return ()
-    medians = {
-        Arm.COLD: [(name, cold) for name, cold, _ in case.phases if cold is not None],
-        Arm.WARM: [(name, warm) for name, _, warm in case.phases if warm is not None],
-    }
-    found = [
-        _bar(case, Arm.COLD, case.cold, None, medians[Arm.COLD]),
-        _bar(case, Arm.WARM, case.warm, case.ratio, medians[Arm.WARM]),
-    ]
-    for one in case.arms:
-        phases = _medians([sample for sample in case.samples if sample.arm == one.arm])
-        found.append(_bar(case, one.arm, one.spread, one.ratio, phases))
-    return tuple(found)
-
-
-def _bar(
-    case: BenchCase, arm: str, spread: Spread, ratio: Ratio | None, phases: Sequence[tuple[str, int]]
-) -> Bar:
-    totals = tuple(sample.total_ns for sample in case.samples if sample.arm == arm and not sample.error)
-    timed = sum(duration for _, duration in phases)
-    parts = tuple(phases) if len(phases) > 1 and timed else ((WHOLE, spread.median_ns),)
-    return Bar(arm, spread, parts, ratio, totals)
-
-
-def _medians(samples: Sequence[Sample]) -> list[tuple[str, int]]:
-    named = phase_order([name for name, _ in sample.phases] for sample in samples)
-    durations = {
-        name: [ns for sample in samples for phase, ns in sample.phases if phase == name] for name in named
-    }
-    return [(name, round(median(found))) for name, found in durations.items()]
-
-
-def phase_order(lists: Iterable[Iterable[str]]) -> list[str]:
-    """Every phase once. A phase that only a later list has comes after the phase that it follows there."""
-    order: list[str] = []
-    for phases in lists:
-        place = 0
-        for phase in phases:
-            if phase in order:
-                place = order.index(phase) + 1
-            else:
-                order.insert(place, phase)
-                place += 1
-    return order
-
-
-def case_phases(cases: Iterable[BenchCase]) -> list[str]:
-    """Every phase that the bars of these cases have, in the order of a start."""
-    drawn = [(case, bars(case)) for case in cases]
-    listed = [[name for name, _, _ in case.phases] for case, parts in drawn if len(case.phases) > 1 and parts]
-    used = [[name for name, _ in bar.parts] for _, parts in drawn for bar in parts]
-    order = phase_order([*listed, *used])
-    found = [name for name in order if name != WHOLE and any(name in names for names in used)]
-    return [*found, WHOLE] if WHOLE in order else found
 
 
 def name_of(*cases: BenchCase) -> str:
@@ -517,7 +473,7 @@ def remarks(case: BenchCase) -> Iterator[str]:
     if case.growth:
         yield f"a cold start writes {growth_words(case.growth)}"
     yield from caveats(case)
-    far = [bar for bar in bars(case) if bar.spread.outliers]
+    far = [one for one in case.starts if one.spread.outliers]
     if far:
         yield _outlier_words(far)
     yield from case.notes
@@ -529,9 +485,9 @@ def caveats(case: BenchCase) -> Iterator[str]:
     yield from case.caveats
 
 
-def _outlier_words(found: Sequence[Bar]) -> str:
+def _outlier_words(found: Sequence[ArmResult]) -> str:
     """How many starts are far from the others; they count like all the others."""
-    parts = [f"{bar.spread.outliers} of {bar.spread.runs} {bar.arm} starts" for bar in found]
+    parts = [f"{one.spread.outliers} of {one.spread.runs} {one.arm} starts" for one in found]
     verb = "is" if len(found) == 1 and found[0].spread.outliers == 1 else "are"
     return f"{_list(parts)} {verb} far from the others"
 
@@ -675,12 +631,11 @@ def _together(sentences: Sequence[str]) -> str:
 def _case(case: BenchCase) -> Iterator[Block]:
     yield plain(f"\n{printable(name_of(case), None)}", "bold")
     yield plain(verdict_words(case), _STYLES[BenchVerdict(case.verdict)])
-    drawn = bars(case)
-    if drawn:
+    if case.starts:
         yield ""
         if len(case.phases) > 1:
             yield from (_phases(case), "")
-        yield from (_starts(drawn), "")
+        yield from (_starts(case), "")
     yield from (plain(remark) for remark in remarks(case))
     if case.redirects:
         yield plain("kept apart from your own caches by, for a directory DIR of each start's own:", "dim")
@@ -697,14 +652,14 @@ def _phases(case: BenchCase) -> Block:
     return grid
 
 
-def _starts(drawn: Sequence[Bar]) -> Block:
+def _starts(case: BenchCase) -> Block:
     named = ("median", "lowest", "highest", "starts", "speed-up by pairs")
     grid = Grid((Column("start", whole=True), *(Column(name, numeric=True) for name in named)))
-    for bar in drawn:
-        alone = "1x" if bar.arm == Arm.COLD else "-"
-        figures = map(format_duration, (bar.spread.median_ns, bar.spread.low_ns, bar.spread.high_ns))
-        ratio = alone if bar.ratio is None else ratio_words(bar.ratio)
-        grid.add(bar.arm, *figures, str(bar.spread.runs), ratio)
+    for one in case.starts:
+        alone = "1x" if one.arm == Arm.COLD else "-"
+        figures = map(format_duration, (one.spread.median_ns, one.spread.low_ns, one.spread.high_ns))
+        ratio = alone if one.ratio is None else ratio_words(one.ratio)
+        grid.add(one.arm, *figures, str(one.spread.runs), ratio)
     return grid
 
 

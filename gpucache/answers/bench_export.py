@@ -9,7 +9,7 @@ matplotlib is in the extra ``plot``, and takes long to import: nothing else load
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,14 +17,12 @@ from warnings import catch_warnings, simplefilter
 
 from gpucache.answers.bench import (
     WHOLE,
-    Bar,
+    ArmResult,
     BenchCase,
     BenchVerdict,
-    bars,
     bench,
     break_even_words,
     cached_words,
-    case_phases,
     name_of,
     ratio_words,
     remarks,
@@ -83,19 +81,6 @@ LOOKS = {
     "first launch": Look("#0072B2"),
     WHOLE: Look("#5B7C99"),
 }
-# Tol's muted colours, for phases without a fixed style.
-_SPARE = [Look(colour) for colour in ("#332288", "#999933", "#882255", "#44AA99")]
-
-
-def looks(phases: Iterable[str]) -> dict[str, Look]:
-    """How each phase is drawn, in the order given."""
-    found: dict[str, Look] = {}
-    spare = 0
-    for phase in phases:
-        if phase not in found:
-            found[phase] = LOOKS.get(phase) or _SPARE[spare % len(_SPARE)]
-            spare += phase not in LOOKS
-    return found
 
 
 def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> bytes:
@@ -185,7 +170,8 @@ def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    shown_as = looks(case_phases(cases))
+    used = {phase for case in cases for one in case.starts for phase, _ in one.parts}
+    shown_as = {phase: look for phase, look in LOOKS.items() if phase in used}
     columns = 5
     texts = [list(_lines(case)) for case in cases]
     legend = _LINE * 1.3 * -(-len(shown_as) // columns)
@@ -211,11 +197,10 @@ def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
         top = down + 0.8 * _LINE
         for number, (text, style) in enumerate(lines):
             write(text, top + number * _LINE * 1.1, **style)
-        drawn = bars(case)
-        if drawn:
-            bottom, tall = down + height - _AXIS, _BAR * len(drawn)
+        if case.starts:
+            bottom, tall = down + height - _AXIS, _BAR * len(case.starts)
             place = _LEFT / _WIDTH, 1 - bottom / whole, (_RIGHT - _LEFT) / _WIDTH, tall / whole
-            _draw_bars(figure.add_axes(place), drawn, shown_as)
+            _draw_bars(figure.add_axes(place), case.starts)
         down += height
     for number, line in enumerate(end):
         write(line, down + _LINE * (0.5 + number), size=8, color=PALE, family="monospace")
@@ -243,15 +228,15 @@ def _lines(case: BenchCase) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _height(case: BenchCase, lines: Sequence[object]) -> float:
-    drawn = bars(case)
-    return _LINE * (1.2 + 1.1 * len(lines)) + (0.2 + _BAR * len(drawn) + _AXIS if drawn else 0)
+    bars = 0.2 + _BAR * len(case.starts) + _AXIS if case.starts else 0
+    return _LINE * (1.2 + 1.1 * len(lines)) + bars
 
 
 def _filled(look: Look) -> dict[str, Any]:
     return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": INK, "linewidth": 0.4}
 
 
-def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look]) -> None:
+def _draw_bars(axes: "Axes", drawn: Sequence[ArmResult]) -> None:
     """A bar for each arm with its figures on the right, on an axis that leaves out starts far too long."""
     longest = max(max(bar.spread.median_ns for bar in drawn), 1)
     highest = max(bar.spread.high_ns for bar in drawn)
@@ -281,8 +266,8 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
         beside(ratio_words(bar.ratio) if bar.ratio else "1x", row, 58)
         start = 0.0
         for phase, duration in bar.parts:
-            length = duration * bar.scale / unit_ns
-            axes.barh(row, length, 0.68, start, **_filled(shown_as[phase]))
+            length = duration / unit_ns
+            axes.barh(row, length, 0.68, start, **_filled(LOOKS[phase]))
             start += length
         low, high = (ns / unit_ns for ns in (bar.spread.low_ns, bar.spread.high_ns))
         axes.errorbar((low + high) / 2, row, xerr=(high - low) / 2, color=INK, capsize=3.5, linewidth=1)
@@ -298,7 +283,7 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
                 size=7.5,
             )
         elif len(bar.parts) > 1 and bar.spread.median_ns < _SHORT * end_ns:
-            first = sorted(bar.parts, key=lambda part: -part[1])[:3]
+            first = sorted(bar.phases, key=lambda part: -part[1])[:3]
             words = ", ".join(f"{phase} {format_duration(duration)}" for phase, duration in first)
             axes.annotate(
                 words, (high, row), (7, 0), textcoords="offset points", va="center", size=7.5, color=PALE

@@ -20,15 +20,14 @@ from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 
 from gpucache.answers.bench import (
-    CACHED,
     FEWEST_PAIRS,
+    PHASES,
     Arm,
     ArmResult,
     BenchCase,
     BenchVerdict,
     BreakEven,
     CachedPart,
-    Phase,
     Ratio,
     Sample,
     Spread,
@@ -42,8 +41,6 @@ LOADED = 0.25
 """The share of all cores that others may use before figures are unreliable."""
 NARROW = 1.25
 """An interval around 1 whose ends differ by less than this means no difference."""
-PHASES = ("process start", "context", *CACHED)
-"""The parts of a source's start, in order; a command is timed as a whole."""
 PAIR = (Arm.COLD, Arm.WARM)
 NO_LAUNCH = (
     "this compiler builds late and no local size is declared, so the cost at first launch is unknown; "
@@ -95,21 +92,6 @@ def _low_end(ordered: Sequence[float]) -> float:
     return (1 - inwards) * ordered[rank - 1] + inwards * ordered[rank]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The evidence for or against a comparison, besides its durations."""
-
-    foreign_load: float = 0.0
-    """The share of all cores that other processes used in the meantime; 0 to 1."""
-    cold_writes: bool = True
-    """Whether a cold start is known to write into some cache below (it did while warming)."""
-    same_output: bool = False
-    elsewhere: str = ""
-    """Why a cold start is thought to have used a cache that no variable moves; empty if not."""
-    no_ratio: str = ""
-    """Why no ratio can be given; empty if one can."""
-
-
 NO_CACHE = (
     "nothing to compare: this command has no cache, or one that no environment variable can move; 'gpucache "
     "run' caches its OpenCL and NVRTC builds, as in 'gpucache bench -- gpucache run -- COMMAND'"
@@ -123,20 +105,21 @@ def interrupted_after(pairs: int) -> str:
     return f"it was interrupted after {pairs} {'pair' if pairs == 1 else 'pairs'} of starts"
 
 
-def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) -> tuple[BenchVerdict, str]:
+def judge(measured: "Measured", ratio: Ratio | None) -> tuple[BenchVerdict, str]:
     """The verdict of cold against warm, with its reason; the first that applies."""
-    failed = next((sample for sample in samples if sample.error), None)
+    own = measured.own
+    failed = next((sample for sample in own if sample.error), None)
     if failed is not None:
         article = "an" if failed.arm == Arm.AS_IS else "a"
         return BenchVerdict.FAILED, f"{article} {failed.arm} start failed: {failed.error}"
-    if evidence.same_output and len({sample.output for sample in samples}) > 1:
+    if measured.same_output and len({sample.output for sample in own}) > 1:
         return BenchVerdict.FAILED, "the output differs from start to start"
-    doubt = next(_doubts(samples, evidence), None)
+    doubt = next(_doubts(measured), None)
     if doubt == NO_CACHE:
         return BenchVerdict.NO_CACHE, doubt
     if doubt is not None or ratio is None:
         return BenchVerdict.DEGRADED, doubt or "there is no ratio"
-    return _compare(ratio, sum(sample.arm == Arm.COLD for sample in samples))
+    return _compare(ratio, len(_of(Arm.COLD, own)))
 
 
 def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
@@ -159,23 +142,23 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
     return BenchVerdict.NO_DIFFERENCE, f"a difference of {seen} % or more would have shown"
 
 
-def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
-    cold = [sample for sample in samples if sample.arm == Arm.COLD]
-    warm = [sample for sample in samples if sample.arm == Arm.WARM]
+def _doubts(measured: "Measured") -> Iterator[str]:
+    cold, warm = (_of(arm, measured.samples) for arm in PAIR)
     missed = next((sample.missed for sample in warm if sample.missed), None)
     if missed is not None:
         yield f"the warm starts missed: {missed}"
-    wrote = sorted({growth.cache for sample in warm for growth in sample.growth})
-    if wrote:
+    if wrote := _caches(warm):
         yield f"the warm starts missed: they wrote into {', '.join(wrote)}"
-    if evidence.cold_writes and any(not sample.growth for sample in cold):
+    cold_writes = measured.wrote or any(sample.growth for sample in _of(Arm.COLD, measured.first))
+    if cold_writes and any(not sample.growth for sample in cold):
         yield "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
-    if evidence.elsewhere:
-        yield evidence.elsewhere
-    if evidence.no_ratio:
-        yield evidence.no_ratio
-    if evidence.foreign_load > LOADED:
-        share = round(100 * evidence.foreign_load)
+    elsewhere = replace(measured.clues, cold_ns=tuple(sample.cpu_ns for sample in cold)).reason
+    if elsewhere:
+        yield elsewhere
+    if measured.alike:
+        yield measured.alike
+    if measured.foreign_load > LOADED:
+        share = round(100 * measured.foreign_load)
         yield f"other processes used {share} % of the machine; run it on a quiet one"
 
 
@@ -202,51 +185,64 @@ class Measured:
     """Why cold and warm starts are the same; empty if they may differ."""
     same_output: bool = False
     foreign_load: float = 0.0
+    """The share of all cores that other processes used in the meantime; 0 to 1."""
     against: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def own(self) -> tuple[Sample, ...]:
+        """The starts but those of peers; the uncounted ones if there are no others."""
+        return tuple(sample for sample in self.samples or self.first if not is_peer(sample.arm))
+
+    @property
+    def alike(self) -> str:
+        """Why no ratio can be given; empty if one can."""
+        late = self.late and not all(_has("first launch", sample) for sample in self.own)
+        return NO_LAUNCH if late else self.no_ratio
+
 
 def fold(case: BenchCase, measured: Measured) -> BenchCase:
     """The case of the measurements; it fails with the first failed start, unless that is a peer's."""
-    taken = measured.samples or measured.first
-    case = replace(case, samples=taken)
-    cold, warm = _of(Arm.COLD, taken), _of(Arm.WARM, taken)
-    own = tuple(sample for sample in taken if not is_peer(sample.arm))
-    if not measured.samples or any(sample.error for sample in own):
-        verdict, reason = judge(own, None, Evidence())
+    case = replace(case, samples=measured.samples or measured.first)
+    if not measured.samples or any(sample.error for sample in measured.own):
+        verdict, reason = judge(measured, None)
         return replace(case, verdict=verdict, reason=reason, caveats=measured.caveats, notes=measured.notes)
-    cold_ns, warm_ns = _totals(cold), _totals(warm)
-    late = measured.late and not all(_has("first launch", sample) for sample in own)
-    no_ratio = NO_LAUNCH if late else measured.no_ratio
-    ratio = None if no_ratio else paired_ratio(cold_ns, warm_ns)
-    clues = replace(measured.clues, cold_ns=tuple(sample.cpu_ns for sample in cold))
-    evidence = Evidence(
-        foreign_load=measured.foreign_load,
-        cold_writes=measured.wrote or any(sample.growth for sample in _of(Arm.COLD, measured.first)),
-        same_output=measured.same_output,
-        elsewhere=clues.reason,
-        no_ratio=no_ratio,
-    )
-    verdict, reason = judge(own, ratio, evidence)
-    case = replace(
-        case,
-        verdict=verdict,
-        reason=reason,
-        cold=Spread.of(cold_ns),
-        warm=Spread.of(warm_ns),
-        ratio=ratio,
-        cached_part=compare_cached(cold, warm) if ratio else None,
-        phases=_phases(cold, warm),
-        arms=tuple(results(measured.against, measured.first, taken, cold)),
-        growth=_typical(cold),
-    )
+    case = replace(case, starts=tuple(_arms(measured)), growth=_typical(_of(Arm.COLD, measured.samples)))
+    verdict, reason = judge(measured, case.ratio)
+    case = replace(case, verdict=verdict, reason=reason)
     return replace(
         case,
         break_even=_break_even(case, measured),
         caveats=tuple(_caveats(case, measured)),
         notes=(*_first_run(case, measured), *_slow(case), *measured.notes),
     )
+
+
+def _arms(measured: Measured) -> Iterator[ArmResult]:
+    """The figures of each arm, compared with the cold starts of its pairs; without arms that failed."""
+    cold = _of(Arm.COLD, measured.samples)
+    for arm in (*PAIR, *measured.against):
+        own = _of(arm, measured.samples)
+        if len(own) != len(cold) or any(sample.error for sample in own):
+            continue
+        compared = arm != Arm.COLD and not (arm == Arm.WARM and measured.alike)
+        totals_ns = tuple(sample.total_ns for sample in own)
+        yield ArmResult(
+            arm,
+            Spread.of(totals_ns),
+            paired_ratio([sample.total_ns for sample in cold], totals_ns) if compared else None,
+            _doubt(arm, measured.first, own) if is_peer(arm) else "",
+            compare_cached(cold, own) if compared else None,
+            tuple(_medians(own)),
+            totals_ns,
+        )
+
+
+def _medians(samples: Sequence[Sample]) -> Iterator[tuple[str, int]]:
+    for name in PHASES:
+        if durations := [ns for sample in samples for phase, ns in sample.phases if phase == name]:
+            yield name, round(median(durations))
 
 
 def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
@@ -263,7 +259,8 @@ def _caveats(case: BenchCase, measured: Measured) -> Iterator[str]:
     if case.phases and not any(_has("kernels", sample) for sample in measured.samples):
         yield NOT_LOADED
     yield from measured.caveats
-    yield from failures(measured.against, (*measured.first, *measured.samples))
+    failed = {one.arm: one.error for one in reversed((*measured.first, *measured.samples)) if one.error}
+    yield from (f"{arm} does not take part: {failed[arm]}" for arm in measured.against if arm in failed)
 
 
 def _first_run(case: BenchCase, measured: Measured) -> Iterator[str]:
@@ -293,10 +290,6 @@ def _of(arm: str, samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if sample.arm == arm]
 
 
-def _totals(samples: Sequence[Sample]) -> list[int]:
-    return [sample.total_ns for sample in samples]
-
-
 def _has(phase: str, sample: Sample) -> bool:
     return any(name == phase for name, _ in sample.phases)
 
@@ -305,39 +298,6 @@ def _typical(cold: Sequence[Sample]) -> tuple[Growth, ...]:
     """The caches written by the cold start that wrote the median number of entries."""
     entries = {sum(one.entries for one in sample.growth): sample.growth for sample in cold}
     return entries[median_low(sum(one.entries for one in sample.growth) for sample in cold)]
-
-
-def _phases(cold: Sequence[Sample], warm: Sequence[Sample]) -> tuple[Phase, ...]:
-    rows = (Phase(name, _median_of(name, cold), _median_of(name, warm)) for name in PHASES)
-    return tuple(row for row in rows if row[1] is not None or row[2] is not None)
-
-
-def _median_of(name: str, samples: Sequence[Sample]) -> int | None:
-    durations = [duration for sample in samples for phase, duration in sample.phases if phase == name]
-    return round(median(durations)) if durations else None
-
-
-def results(
-    arms: Iterable[str], first: Sequence[Sample], samples: Sequence[Sample], cold: Sequence[Sample]
-) -> Iterator[ArmResult]:
-    """Each arm compared with the cold starts of its pairs; without arms that failed."""
-    for arm in arms:
-        own = [sample for sample in samples if sample.arm == arm]
-        if not own or len(own) != len(cold) or any(sample.error for sample in own):
-            continue
-        durations = [sample.total_ns for sample in own]
-        ratio = paired_ratio([sample.total_ns for sample in cold], durations)
-        doubt = _doubt(arm, first, own) if is_peer(arm) else ""
-        yield ArmResult(arm, Spread.of(durations), ratio, doubt, compare_cached(cold, own))
-
-
-def failures(arms: Iterable[str], samples: Iterable[Sample]) -> Iterator[str]:
-    """A sentence for each peer that failed, with its own message."""
-    failed: dict[str, str] = {}
-    for sample in samples:
-        if sample.error:
-            failed.setdefault(sample.arm, sample.error)
-    return (f"{arm} does not take part: {failed[arm]}" for arm in arms if arm in failed)
 
 
 def _doubt(arm: str, first: Sequence[Sample], own: Sequence[Sample]) -> str:

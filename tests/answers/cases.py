@@ -1,6 +1,6 @@
 """Bench cases as they come from real starts: a program, a command, a doubtful and a failed one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gpucache.answers.bench import (
@@ -9,7 +9,6 @@ from gpucache.answers.bench import (
     BenchCase,
     BenchVerdict,
     BreakEven,
-    Phase,
     Ratio,
     Sample,
     Spread,
@@ -22,7 +21,6 @@ _COLD = {"process start": 24, "context": 9, "compile": 1890, "kernels": 2, "firs
 _WARM = {"process start": 24, "context": 9, "key": 6, "lookup": 1.1, "load": 52, "kernels": 1.9}
 _WARM["first launch"] = 34
 _PEER = {"process start": 24, "context": 9, "lookup": 2, "load": 60, "kernels": 2, "first launch": 880}
-_PHASES = ("process start", "context", "key", "lookup", "compile", "load", "kernels", "first launch")
 _FACTORS = (1.0, 0.97, 1.04, 0.99, 1.02, 1.01, 0.96, 1.03, 1.8, 1.0)
 Samples = tuple[Sample, ...]
 
@@ -35,33 +33,36 @@ def _starts(arm: str, phases: Mapping[str, float], **kinds: Any) -> Samples:
     )
 
 
-def _spread(samples: Sequence[Sample]) -> Spread:
-    return Spread.of([sample.total_ns for sample in samples])
-
-
-def _ns(ms: float | None) -> int | None:
-    return None if ms is None else round(ms * MS)
+def _arm(cold: Samples, samples: Samples, ratio: Ratio | None = None, reason: str = "") -> ArmResult:
+    phases = tuple((name, ns) for name, ns in samples[0].phases if name != "run")
+    totals = tuple(sample.total_ns for sample in samples)
+    part = compare_cached(cold, samples) if samples is not cold else None
+    return ArmResult(samples[0].arm, Spread.of(totals), ratio, reason, part, phases, totals)
 
 
 def _timed(
-    program: str, target: str, cold: Samples, warm: Samples, ratio: Ratio, *more: Sample, **known: Any
+    program: str, target: str, cold: Samples, warm: Samples, ratio: Ratio, *arms: ArmResult, **known: Any
 ) -> BenchCase:
-    spreads: dict[str, Any] = {"cold": _spread(cold), "warm": _spread(warm), "ratio": ratio}
-    return BenchCase(
-        program, target, **{"verdict": BenchVerdict.FASTER, **spreads, **known}, samples=(*cold, *warm, *more)
-    )
+    starts = (_arm(cold, cold), _arm(cold, warm, ratio), *arms)
+    known = {"verdict": BenchVerdict.FASTER, "samples": (*cold, *warm), **known}
+    return BenchCase(program, target, starts=starts, **known)
+
+
+_SOME = Spread(9, 8, 10, 5)
+
+
+def compared(ratio: Ratio, cold: Spread = _SOME, warm: Spread = _SOME) -> tuple[ArmResult, ArmResult]:
+    """The figures of a case that has no others."""
+    return ArmResult(Arm.COLD, cold), ArmResult(Arm.WARM, warm, ratio)
 
 
 _cold, _warm = _starts(Arm.COLD, _COLD), _starts(Arm.WARM, _WARM, hit=True)
 _as_is, _peer = _starts(Arm.AS_IS, _WARM), _starts("pyopencl", _PEER)
 PROGRAM = _timed(
-    "fft.cl", "opencl:pocl/cpu", _cold, _warm, Ratio(21.9, 18.25, 23.0), *_as_is, *_peer,
-    phases=tuple(Phase(name, _ns(_COLD.get(name)), _ns(_WARM.get(name))) for name in _PHASES),
-    arms=(
-        ArmResult(Arm.AS_IS, _spread(_as_is), Ratio(21.8, 18.1, 22.8)),
-        ArmResult("pyopencl", _spread(_peer), Ratio(2.87, 2.6, 3.02), "its binary lacks the launches"),
-    ),
-    cached_part=compare_cached(_cold, _warm),
+    "fft.cl", "opencl:pocl/cpu", _cold, _warm, Ratio(21.9, 18.25, 23.0),
+    _arm(_cold, _as_is, Ratio(21.8, 18.1, 22.8)),
+    _arm(_cold, _peer, Ratio(2.87, 2.6, 3.02), "its binary lacks the launches"),
+    samples=(*_cold, *_warm, *_as_is, *_peer),
     break_even=BreakEven(5200 * MS, 2670 * MS, 2),
     notes=("the first start of all took 3.91 s and is left out: it filled the machine's file cache",),
 )  # fmt: skip
@@ -83,7 +84,6 @@ DEGRADED = _timed(
     Ratio(1.06, 0.74, 1.62),
     verdict=BenchVerdict.DEGRADED,
     reason="the noise is larger than the effect: the ratio is between 0.74 and 1.62",
-    phases=(Phase("context", 5 * MS, 5 * MS), Phase("first launch", 30 * MS, 28 * MS)),
 )
 """A program whose figures are unreliable."""
 _reason = "a cold start failed: <built-in>:3:1: error: unknown type 'flaot' & \x1b[31mmore\x1b[0m\n1 error"

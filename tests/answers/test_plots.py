@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gpucache.answers import inspect_plot
-from gpucache.answers.bench import BenchVerdict, Ratio, Spread, bars, phase_order
+from gpucache.answers.bench import BenchVerdict, Ratio, Spread
 from gpucache.answers.bench_export import LOOKS, PLOTS, draw, plot
 from gpucache.answers.entries import CacheEntry
-from tests.answers.cases import CASES, MS, PROGRAM
+from tests.answers.cases import CASES, MS, PROGRAM, compared
 
 FORMATS = [suffix.removeprefix(".") for suffix in PLOTS]
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -66,7 +66,7 @@ def test_names_are_text(form: str) -> None:
     """Whatever a program, target or reason is called, a file is made, and an SVG is valid."""
     name = '<script>x</script> a"b&c $x$ \\frac ]]> &#0; 内核 \x00\x1b[1m\ud800\ufffe\n'
     case = replace(PROGRAM, program=name, target=name, notes=(name,))
-    content = plot([case, replace(case, verdict=BenchVerdict.FAILED, reason=name, cold=None)], name, form)
+    content = plot([case, replace(case, verdict=BenchVerdict.FAILED, reason=name, starts=())], name, form)
     if form == "svg":
         assert not list(ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}script"))
 
@@ -74,13 +74,13 @@ def test_names_are_text(form: str) -> None:
 def test_bars_are_as_long_as_their_medians() -> None:
     """Every bar is as long as the median of its arm, on an axis that names its unit."""
     (axes,) = draw([PROGRAM]).axes
-    spreads = {"cold": PROGRAM.cold, "warm": PROGRAM.warm} | {one.arm: one.spread for one in PROGRAM.arms}
     assert axes.get_xlabel() == "duration of a start (s)"
-    for arm, spread in spreads.items():
-        assert spread and _length(axes, arm) == pytest.approx(spread.median_ns / 1e9)
-    assert PROGRAM.cold
-    longer = replace(PROGRAM, cold=replace(PROGRAM.cold, median_ns=2 * PROGRAM.cold.median_ns), arms=())
-    assert _length(draw([longer]).axes[0], "cold") == pytest.approx(2 * PROGRAM.cold.median_ns / 1e9)
+    for one in PROGRAM.starts:
+        assert _length(axes, one.arm) == pytest.approx(one.spread.median_ns / 1e9)
+    cold, warm, *_ = PROGRAM.starts
+    longer = replace(cold, spread=replace(cold.spread, median_ns=2 * cold.spread.median_ns))
+    (axes,) = draw([replace(PROGRAM, starts=(longer, warm))]).axes
+    assert _length(axes, "cold") == pytest.approx(2 * cold.spread.median_ns / 1e9)
 
 
 def test_phases_are_stacked_and_differ_without_colour() -> None:
@@ -104,15 +104,6 @@ def test_every_start_is_drawn() -> None:
     assert dots == len(PROGRAM.samples) - 1
     assert "to 5.04 s →" in _texts(figure)
     assert _length(axes, "cold") > 0.7 * axes.get_xlim()[1]
-
-
-def test_starts_are_of_the_arm_that_is_named_alike() -> None:
-    """A sample comes from another process, so its arm is equal to that of the case but not identical."""
-    apart = tuple(replace(sample, arm="".join([*sample.arm])) for sample in PROGRAM.samples)
-    figures = [
-        [(bar.parts, bar.totals_ns) for bar in bars(replace(PROGRAM, samples=one))] for one in (apart, ())
-    ]
-    assert figures[0] == [(bar.parts, bar.totals_ns) for bar in bars(PROGRAM)] != figures[1]
 
 
 def test_figures_are_text() -> None:
@@ -143,15 +134,9 @@ def test_an_axis_fits_any_duration(longest_ms: float) -> None:
     """From nothing to minutes there is an axis from zero in milliseconds or seconds."""
     ns = round(longest_ms * MS)
     spread = Spread(ns, ns, ns, 5)
-    case = replace(PROGRAM, cold=spread, warm=spread, ratio=Ratio(1, 1, 1), arms=(), samples=(), phases=())
-    (axes,) = draw([case]).axes
+    (axes,) = draw([replace(PROGRAM, starts=compared(Ratio(1, 1, 1), spread, spread))]).axes
     assert axes.get_xlabel() == f"duration of a start ({'s' if longest_ms >= 1000 else 'ms'})"
     assert axes.get_xlim()[0] == 0 < axes.get_xlim()[1]
-
-
-def test_phases_of_all_arms_are_in_one_order() -> None:
-    """A phase that only some arms have keeps its place among theirs."""
-    assert phase_order([["a", "d"], ["a", "b", "d"], ["b", "c", "e"]]) == ["a", "b", "c", "e", "d"]
 
 
 DAY_NS = 86_400 * 10**9

@@ -54,7 +54,7 @@ from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.keys import Difference
 from gpucache.model import CacheKey, Check, Device, EntryHead, KeyField, Target, Toolchain
 from tests.answers.cases import CASES as BENCHED
-from tests.answers.cases import COMMAND, MS, PROGRAM, WROTE
+from tests.answers.cases import COMMAND, MS, PROGRAM, WROTE, compared
 
 APPROVED = Path(__file__).with_name("approved.txt")
 ENDED, LOADED = Ended(0), Ended(0, loaded=True)
@@ -221,8 +221,11 @@ OLD = Finding(
     "gpucache", KEYS[0], FindingKind.CORRUPT, "it says cubin and is PTX, which is something else", LONG, GPU
 )
 
-PLAIN = replace(PROGRAM, arms=(), samples=(), phases=(), notes=())
-BRIEF = replace(PLAIN, cold=None, warm=None, cached_part=None, break_even=None)
+PLAIN = replace(
+    PROGRAM, starts=tuple(replace(one, phases=()) for one in PROGRAM.starts[:2]), samples=(), notes=()
+)
+BRIEF = replace(PLAIN, starts=(), break_even=None)
+CLEAR = Ratio(21.9, 18.25, 23.0)
 ALIKE = [replace(BRIEF, program=name, caveats=("it was not loaded",)) for name in ("a.cl", "b.cl")]
 FAR = Spread(9, 8, 99, 10, outliers=2)
 RUNS = [SettleRun(1, 4200 * MS, WROTE), SettleRun(2, 2 * S, (Growth("pocl", 1, 10),)), SettleRun(3, S)]
@@ -482,7 +485,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "bench": lambda: bench.bench(BENCHED),
     "bench, whole": lambda: bench.bench(BENCHED, whole=True),
     "bench: few pairs": lambda: bench.bench(
-        [replace(PLAIN, verdict=BenchVerdict.UNDECIDED, cold=Spread(9, 8, 99, 4))]
+        [replace(PLAIN, verdict=BenchVerdict.UNDECIDED, starts=compared(CLEAR, Spread(9, 8, 99, 4)))]
     ),
     "bench: a busy machine": lambda: bench.bench(
         [
@@ -496,20 +499,20 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "bench: caveats": lambda: [*bench.bench(ALIKE), *bench.bench([*ALIKE, COMMAND])],
     "bench: verdicts": lambda: bench.bench(
         [
-            replace(BRIEF, verdict=verdict, reason=reason, ratio=Ratio(1.5, 0.98, 2.25))
+            replace(BRIEF, verdict=verdict, reason=reason, starts=compared(Ratio(1.5, 0.98, 2.25)))
             for verdict in BenchVerdict
             for reason in ("", "the reason why")
         ],
         whole=True,
     ),
     "bench: outliers": lambda: [
-        *bench.bench([replace(PLAIN, cold=FAR)], whole=True),
-        *bench.bench([replace(PLAIN, warm=replace(FAR, outliers=1))], whole=True),
+        *bench.bench([replace(PLAIN, starts=compared(CLEAR, FAR))], whole=True),
+        *bench.bench([replace(PLAIN, starts=compared(CLEAR, warm=replace(FAR, outliers=1)))], whole=True),
     ],
     "bench: nothing saved": lambda: bench.bench(
         [
-            replace(BRIEF, break_even=BreakEven(S, S, 1), ratio=Ratio(1.1, 0.9, 1.3)),
-            replace(BRIEF, break_even=BreakEven(0, S, 0)),
+            replace(BRIEF, break_even=BreakEven(S, S, 1), starts=compared(Ratio(1.1, 0.9, 1.3))),
+            replace(BRIEF, break_even=BreakEven(0, S, 0), starts=compared(CLEAR)),
         ],
         whole=True,
     ),

@@ -3,6 +3,8 @@
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio, Sample
 from gpucache.answers.entries import Growth
-from gpucache.bench.compare import LOADED, NARROW, Evidence, below, judge, paired_ratio
+from gpucache.bench.compare import LOADED, NARROW, Measured, below, judge, paired_ratio
+from tests.answers.cases import compared
 
 _DURATIONS = st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**12)), min_size=1, max_size=8)
 
@@ -82,7 +85,7 @@ NOISE = "the noise is larger than the effect: the ratio is between 0.80 and 1.90
 NOT_COLD = "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
 BUSY = "other processes used 40 % of the machine; run it on a quiet one"
 MORE = "a difference of {} % or more would have shown"
-LATE = Evidence(foreign_load=1, no_ratio="it builds late")
+LATE = {"foreign_load": 1, "no_ratio": "it builds late"}
 WIDE, AROUND, SLOWER = Ratio(1.2, 0.8, 1.9), Ratio(1, 0.95, 0.95 * NARROW - 0.001), Ratio(0.8, 0.7, 0.9)
 
 
@@ -93,45 +96,47 @@ def _failing(arm: Arm) -> list[Sample]:
 @pytest.mark.parametrize(
     ("samples", "ratio", "evidence", "verdict", "reason"),
     [
-        (PAIRS, FAST, Evidence(), "faster", ""),
-        (PAIRS, AROUND, Evidence(), "no-difference", MORE.format(19)),
-        (PAIRS, Ratio(0.95, 0.9, 1), Evidence(), "no-difference", MORE.format(12)),
-        *((PAIRS[:2], one, Evidence(), "undecided", f"1 pair of starts is {FEW}") for one in (FAST, WIDE)),
-        (PAIRS[:8], SLOWER, Evidence(), "undecided", f"4 pairs of starts are {FEW}"),
-        (PAIRS, WIDE, Evidence(), "degraded", f"{NOISE}; 5 pairs are few, give more --runs"),
-        (PAIRS * 2, WIDE, Evidence(), "degraded", NOISE),
-        (PAIRS, SLOWER, Evidence(), "degraded", "the warm starts are slower than the cold ones"),
+        (PAIRS, FAST, {}, "faster", ""),
+        (PAIRS, AROUND, {}, "no-difference", MORE.format(19)),
+        (PAIRS, Ratio(0.95, 0.9, 1), {}, "no-difference", MORE.format(12)),
+        *((PAIRS[:2], one, {}, "undecided", f"1 pair of starts is {FEW}") for one in (FAST, WIDE)),
+        (PAIRS[:8], SLOWER, {}, "undecided", f"4 pairs of starts are {FEW}"),
+        (PAIRS, WIDE, {}, "degraded", f"{NOISE}; 5 pairs are few, give more --runs"),
+        (PAIRS * 2, WIDE, {}, "degraded", NOISE),
+        (PAIRS, SLOWER, {}, "degraded", "the warm starts are slower than the cold ones"),
         *(
-            (_failing(arm), None, Evidence(foreign_load=1), "failed", f"a {arm} start failed: it crashed")
+            (_failing(arm), None, {"foreign_load": 1}, "failed", f"a {arm} start failed: it crashed")
             for arm in (Arm.COLD, Arm.WARM)
         ),
         # A known error is reported even for one pair.
         *(
-            (samples, FAST, Evidence(), "degraded", "the warm starts missed: corrupt: the payload is damaged")
+            (samples, FAST, {}, "degraded", "the warm starts missed: corrupt: the payload is damaged")
             for samples in ([*PAIRS, MISSED], [COLD, MISSED])
         ),
-        ([COLD, BOTH, BOTH], FAST, Evidence(), "degraded",
+        ([COLD, BOTH, BOTH], FAST, {}, "degraded",
          "the warm starts missed: they wrote into cuda, pocl"),
-        ([*PAIRS, Sample(Arm.COLD)], FAST, Evidence(), "degraded", NOT_COLD),
-        ([Sample(Arm.COLD), WARM] * 5, FAST, Evidence(cold_writes=False), "faster", ""),
-        (PRINTED, FAST, Evidence(), "faster", ""),
-        (PRINTED, FAST, Evidence(same_output=True), "failed", "the output differs from start to start"),
-        (PAIRS, FAST, Evidence(foreign_load=LOADED), "faster", ""),
-        (PAIRS, FAST, Evidence(foreign_load=0.4), "degraded", BUSY),
+        ([*PAIRS, Sample(Arm.COLD)], FAST, {}, "degraded", NOT_COLD),
+        ([Sample(Arm.COLD), WARM] * 5, FAST, {"wrote": False}, "faster", ""),
+        (PRINTED, FAST, {}, "faster", ""),
+        (PRINTED, FAST, {"same_output": True}, "failed", "the output differs from start to start"),
+        (PAIRS, FAST, {"foreign_load": LOADED}, "faster", ""),
+        (PAIRS, FAST, {"foreign_load": 0.4}, "degraded", BUSY),
         (PAIRS, None, LATE, "degraded", "it builds late"),
         ([COLD, MISSED], None, LATE, "degraded", "the warm starts missed: corrupt: the payload is damaged"),
-        (PAIRS, None, Evidence(), "degraded", "there is no ratio"),
+        (PAIRS, None, {}, "degraded", "there is no ratio"),
     ],
 )  # fmt: skip
 def test_the_first_rule_that_holds_is_the_verdict(
-    samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence, verdict: str, reason: str
+    samples: Sequence[Sample], ratio: Ratio | None, evidence: dict[str, Any], verdict: str, reason: str
 ) -> None:
     """A failed start, a miss, a cold start that was not, no ratio, load, too few pairs, noise."""
-    assert judge(samples, ratio, evidence) == (verdict, reason)
+    measured = Measured(**{"samples": tuple(samples), "wrote": True, **evidence})
+    assert judge(measured, ratio) == (verdict, reason)
 
 
 def _case(verdict: BenchVerdict, ratio: Ratio | None, **more: str) -> BenchCase:
-    return BenchCase(**{"program": "p", "target": "t", "verdict": verdict, "ratio": ratio, **more})  # type: ignore[arg-type]
+    starts = compared(ratio) if ratio else ()
+    return replace(BenchCase("p", "t", verdict, starts=starts), **more)  # type: ignore[arg-type]
 
 
 def test_a_gate_goes_by_the_low_end() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.bench import Arm, Sample
+from gpucache.answers.bench import PHASES, Arm, Sample
 from gpucache.bench import sources
-from gpucache.bench.compare import PHASES
 from gpucache.bench.sessions import Launch
 from gpucache.bench.sources import StartJob, take_sample
 from gpucache.engine.lookup import get_or_build

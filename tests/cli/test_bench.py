@@ -7,16 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio
 from gpucache.bench.run import Command, Extent, Planned
 from gpucache.bench.sources import Sources
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Answer, Run
+from tests.answers.cases import compared
+from tests.cli.conftest import Answer, Run
 
 pytestmark = pytest.mark.slow
 
@@ -145,7 +144,7 @@ def test_nothing_to_start_is_exit_4(run: Run, write: Write, devices: Any) -> Non
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[BenchCase]:
     """A fixed result of every run; nothing is started."""
-    cases = [BenchCase("p.cu", "cuda:sm_90", BenchVerdict.FASTER, ratio=Ratio(6, 5, 7))]
+    cases = [BenchCase("p.cu", "cuda:sm_90", BenchVerdict.FASTER, starts=compared(Ratio(6, 5, 7)))]
 
     def answer(*_: object, **__: object) -> Iterator[BenchCase]:
         yield from cases
@@ -169,7 +168,8 @@ def test_a_gate_does_not_believe_a_degraded_case(
     run: Run, write: Write, nvrtc: str, measured: list[BenchCase]
 ) -> None:
     """However high its ratio, a case that is not faster is exit 3; without a gate it is exit 0."""
-    measured[:] = [BenchCase("p.cu", "t", BenchVerdict.DEGRADED, "it missed", ratio=Ratio(60, 50, 70))]
+    starts = compared(Ratio(60, 50, 70))
+    measured[:] = [BenchCase("p.cu", "t", BenchVerdict.DEGRADED, "it missed", starts=starts)]
     command = ("bench", write({"p.cu": VECTOR}), "--target", nvrtc)
     assert run(*command).code == 0
     answer = run("--quiet", *command, "--fail-below", "2")
@@ -263,7 +263,7 @@ def test_a_command_is_judged_and_exported_like_a_program(
         command = getattr(plan[0].begin, "__self__", None)
         assert isinstance(command, Command)
         asked.append((extent.least, command))
-        yield replace(plan[0].case, verdict=BenchVerdict.FASTER, ratio=Ratio(3, 2, 4))
+        yield replace(plan[0].case, verdict=BenchVerdict.FASTER, starts=compared(Ratio(3, 2, 4)))
 
     monkeypatch.setattr("gpucache.bench.run.run_bench", measured)
     file = tmp_path / "app.json"
