@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.children import run_text
+from tests.winlike import LEFT_OUT
 
 _TOP = Path(__file__).parents[1]
+_ON_LINUX = ("gpucache/native/", "gpucache/kernels/", "/(forks|opened_files|writing)[.]py$")
+"""More modules that are imported anywhere, and whose functions are called on Linux alone."""
 
 
 def _windows(root: Path, *words: object) -> tuple[int, str]:
@@ -44,3 +47,15 @@ def test_a_program_is_built_found_checked_and_removed(tmp_path: Path) -> None:
     ):
         code, errors = _windows(root, *words)
         assert (code, "defect" in errors) == (0, False), (words, errors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_types_hold_on_other_platforms(platform: str, tmp_path: Path) -> None:
+    """Those of every module but the ones for Linux: a name that the platform lacks is an error."""
+    only_linux = "|".join((*(name.replace(".", "/") for name in LEFT_OUT), *_ON_LINUX))
+    mypy = (sys.executable, "-m", "mypy", "--platform", platform, "--cache-dir", tmp_path)
+    # What only one platform runs is unreachable on the others.
+    flags = ("--no-warn-unreachable", "--follow-imports=silent", "--exclude", f"({only_linux})")
+    done = run_text([*mypy, *flags, "gpucache"], cwd=_TOP)
+    assert (done.returncode, done.stdout.splitlines()[-1][:7]) == (0, "Success"), done.stdout

@@ -33,7 +33,7 @@ _SIGNALS = (
     "SIGHUP SIGPIPE SIGCHLD SIGALRM SIGUSR1 SIGUSR2 SIGQUIT SIGSTOP SIGCONT SIGTSTP pthread_sigmask sigwait"
 )
 """Not SIGKILL and ``os.WNOHANG``, with which ``subprocess`` of this machine ends a process."""
-_LEFT_OUT = (
+LEFT_OUT = (
     "gpucache.serve",
     "gpucache.cli.running",
     "gpucache.native.build_hook",
@@ -70,7 +70,7 @@ def _import_all() -> None:
     import gpucache
 
     for module in pkgutil.walk_packages(gpucache.__path__, "gpucache.", onerror=str):
-        if not module.name.startswith(_LEFT_OUT):
+        if not module.name.startswith(LEFT_OUT):
             importlib.import_module(module.name)
 
 

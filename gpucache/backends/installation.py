@@ -352,11 +352,13 @@ def _is_late(file: Path) -> bool:
 @cache
 def _began_ns() -> int:
     """When this process began, which the system counts in ticks, and began to run Python a while later."""
+    if sys.platform != "linux":
+        return time.time_ns()
     try:
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
         tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
         return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) + (ticks + 1) * tick_ns
-    except (OSError, AttributeError):
+    except OSError:
         return time.time_ns()
 
 
@@ -404,6 +406,8 @@ def _marks_now(libraries: Sequence[Path]) -> dict[Path, str]:
 
 def _as_maps(path: str) -> str:
     """Device and inode of a file as /proc/self/maps has them on most file systems."""
+    if sys.platform == "win32":
+        return ""
     try:
         status = os.stat(path)  # noqa: PTH116 - at every start
     except OSError:
@@ -414,6 +418,9 @@ def _as_maps(path: str) -> str:
 def _mapped(paths: Iterable[str]) -> dict[str, str]:
     """Device and inode of some files as /proc/self/maps really has them, as on Btrfs and overlays."""
     import mmap
+
+    if sys.platform == "win32":
+        return {}
 
     before = Counter((one.path, one.file) for some in _images().values() for one in some)
     with ExitStack() as stack:

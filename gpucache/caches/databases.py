@@ -319,7 +319,7 @@ def examine(path: Path) -> SqliteFile | None:
     """
     try:
         with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
-            return _sqlite_file(os.pread(fd, HEADER_BYTES, 0), status)
+            return _sqlite_file(os.read(fd, HEADER_BYTES), status)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:

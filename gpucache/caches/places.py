@@ -386,11 +386,13 @@ def closed(root: Path, *, move: str) -> str:
 def shows_uses(root: Path) -> bool:
     """Whether every reader of a file below a place runs on this machine and leaves an access time. Raises
     nothing."""
+    if sys.platform != "linux":
+        return False
     try:
         if os.statvfs(root).f_flag & os.ST_NOATIME:
             return False
         mount = mount_of(root.resolve(), mounts())
-    except (OSError, AttributeError, RuntimeError):  # Windows, which lacks this call, or a loop of links
+    except (OSError, RuntimeError):  # a loop of links
         return False
     return mount is None or mount.medium is not Medium.NETWORK
 
@@ -461,9 +463,11 @@ def _unwritable(root: Path, move: str) -> str:
 
 def _read_only(path: Path) -> bool:
     """Whether it is mounted read-only, which the permissions of the administrator do not show."""
+    if sys.platform == "win32":
+        return False
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except (OSError, AttributeError):
+    except OSError:
         return False
 
 
@@ -485,9 +489,11 @@ def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
 
 
 def _room(root: Path, move: str) -> Iterator[str]:
+    if sys.platform == "win32":
+        return
     try:
         space = os.statvfs(root)
-    except (OSError, AttributeError):
+    except OSError:
         return
     if space.f_flag & os.ST_RDONLY:
         return

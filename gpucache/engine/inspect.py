@@ -12,6 +12,7 @@ process still has a file of the entry open for writing. Must not know any system
 import os
 import re
 import struct
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -474,6 +475,8 @@ def _opened(paths: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _writes(process: str, fd: str) -> bool:
+    if sys.platform == "win32":
+        return False
     for line in Path("/proc", process, "fdinfo", fd).read_text("ascii").splitlines():
         if line.startswith("flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY

@@ -62,6 +62,8 @@ def _is_of_upper(device: int) -> bool:
     That can only be a local one. Files of other layers have separate devices, which are mounted nowhere.
     Source: Documentation/filesystems/overlayfs.rst.
     """
+    if sys.platform == "win32":
+        return False
     place = f" {os.major(device)}:{os.minor(device)} "
     try:
         mounts = Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")

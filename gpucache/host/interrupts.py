@@ -69,7 +69,8 @@ def held() -> Iterator[Callable[[], None]]:
 
 def _replace(handler: Callable[[int, object], None]) -> list[int]:
     """Set the handler of every signal that raises KeyboardInterrupt; returns those signals."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL) if sys.platform != "win32" else ()
+    if sys.platform != "win32":
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     ours = [number for number in _numbers() if signal.getsignal(number) is signal.default_int_handler]
     for number in ours:
         signal.signal(number, handler)

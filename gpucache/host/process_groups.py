@@ -101,6 +101,8 @@ def kill_own_group_on_exit(held: int) -> None:
 
     The descriptor is replaced by a new one for this child, which the processes it starts inherit.
     """
+    if sys.platform != "linux":
+        return
     with suppress(OSError):  # without /proc none exists
         own = os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK)
         os.dup2(own, held, inheritable=True)
@@ -194,11 +196,11 @@ def _start(
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End the rest of its group: every process that it started and did not detach."""
     with held():
-        if hasattr(os, "killpg"):
+        if sys.platform == "win32":
+            process.kill()
+        else:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
         process.wait()
 
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-if sys.platform != "win32":
-    import fcntl
-
 PREFIX = "gpucache-"
 MARK = ".gpucache-scratch"
 PLACES = ("/tmp", "/dev/shm")
@@ -143,6 +140,8 @@ def sweep(parent: str) -> None:
 
 
 def _remove_left(place: str) -> None:
+    if sys.platform == "win32":
+        return
     mark = os.path.join(place, MARK)
     if os.lstat(place).st_uid != os.geteuid() or not stat.S_ISREG(os.lstat(mark).st_mode):
         return
@@ -190,6 +189,8 @@ def _lock(place: str) -> int | None:
     """A descriptor that locks a directory; None if another process has the lock, or there are no locks."""
     if sys.platform == "win32":
         return None
+    import fcntl
+
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -106,7 +106,8 @@ class _Learner:
                     start_new_session=True,
                 )
                 child.returncode = 0  # no code waits for it, and Popen should not warn of that
-                os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
+                if sys.platform != "win32":
+                    os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
                 yield_as_before(child.pid)
 
 

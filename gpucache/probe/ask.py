@@ -81,7 +81,7 @@ def _undisturbed() -> Iterator[None]:
 
     The children inherit this and get no interrupt at all; SIGKILL, which cannot be blocked, ends them.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -29,6 +29,7 @@ from gpucache.recording.builds import LIST_CAP, SHA256, Text, canonical
 SUFFIX = ".kernels"
 LINE_CAP = 1 << 20
 FILES_CAP = 10_000
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 BYTES_CAP = 256 << 20
 LANGUAGE = "triton"
 _VERSION = "gpucache kernel"
@@ -155,7 +156,7 @@ def _lines(folder: Path, names: Iterable[str], damage: list[PassedOver]) -> Iter
     left = BYTES_CAP
     for name in names:
         try:
-            descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
+            descriptor = os.open(folder / name, os.O_RDONLY | _FLAGS)
             with os.fdopen(descriptor, "rb") as file:
                 number = 0
                 while line := file.readline(LINE_CAP + 1):

@@ -9,6 +9,7 @@ know the signed content.
 import os
 import re
 import stat
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
@@ -222,9 +223,9 @@ def _contents(path: Path) -> tuple[str, os.stat_result]:
 def _require_owner(path: Path, status: os.stat_result, others: int, problem: str) -> None:
     """Raise UsageError for a file that is not this user's or root's, or on which others have some of the
     permissions."""
-    if os.name == "posix" and status.st_uid not in (os.geteuid(), 0):
+    if sys.platform != "win32" and status.st_uid not in (os.geteuid(), 0):
         raise UsageError(f"the key {path} belongs to another user; copy it to a file of your own")
-    if os.name == "posix" and stat.S_IMODE(status.st_mode) & others:
+    if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & others:
         raise UsageError(f"other users {problem.format(path)}")
 
 

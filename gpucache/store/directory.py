@@ -9,6 +9,7 @@ Owns the quarantine of damaged entries.
 
 import errno
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -148,7 +149,7 @@ class DirectoryStore(EntryReader):
         try:
             self._root.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
-                read_only = hasattr(os, "statvfs") and os.statvfs(self.root).f_flag & os.ST_RDONLY
+                read_only = sys.platform != "win32" and os.statvfs(self.root).f_flag & os.ST_RDONLY
                 number = errno.EROFS if read_only else errno.EACCES
                 raise OSError(number, os.strerror(number))
         except OSError as error:

@@ -27,6 +27,7 @@ where entries are or who may write them.
 import errno
 import os
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -247,7 +248,7 @@ def _part(fd: int, front: bytes, offset: int, count: int) -> bytes:
 
 def _read(fd: int, offset: int, count: int) -> bytes:
     """Read exactly ``count`` bytes, in pieces, as one read returns at most 2 GiB."""
-    if hasattr(os, "pread") and len(whole := os.pread(fd, count, offset)) == count:
+    if sys.platform != "win32" and len(whole := os.pread(fd, count, offset)) == count:
         return whole
     pieces = []
     while count:

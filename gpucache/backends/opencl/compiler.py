@@ -12,6 +12,7 @@ functions for larger grids, see ``large_grids``.
 """
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -161,7 +162,7 @@ def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation:
 
 def _require_executable(place: str) -> None:
     """Raise CompileError if PoCL may not load its own binaries, because it would abort the process."""
-    if place and hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_NOEXEC:
+    if sys.platform == "linux" and place and os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise CompileError(
             f"{place} is mounted noexec, and PoCL cannot load its binaries there; "
             "set TMPDIR to a directory on another file system"

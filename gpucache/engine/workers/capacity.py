@@ -186,6 +186,8 @@ def _own_folder(shared: Path) -> Path:
 
 
 def _is_own(folder: Path) -> bool:
+    if sys.platform == "win32":
+        return False
     with suppress(FileNotFoundError):
         status = folder.lstat()
         return status.st_uid == os.geteuid() and status.st_mode == stat.S_IFDIR | stat.S_IRWXU
@@ -196,7 +198,8 @@ def _locked(file: Path) -> int:
     """A descriptor with the lock of a file; raises BlockingIOError if another has it, and OSError."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.utime(descriptor)
     except OSError:
         os.close(descriptor)

@@ -695,7 +695,7 @@ class _Child:
             if not wanted():
                 kill_group(self._process.pid)
             return self._process.wait(_LAST_S)
-        return -signal.SIGKILL  # which its group gets now
+        return -9  # which its group gets now
 
 
 class Jobs:

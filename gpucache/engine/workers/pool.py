@@ -121,7 +121,7 @@ def startable() -> Iterator[None]:
 @contextmanager
 def deaf_children(name: str) -> Iterator[None]:
     """Processes and threads that are started meanwhile have a signal blocked, for their whole life."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name)})
@@ -138,6 +138,8 @@ class Inherited:
         self.descriptor = descriptor
 
     def __reduce__(self) -> tuple[Callable[..., int], tuple[Any]]:
+        if sys.platform == "win32":
+            raise TypeError("no descriptor is passed on Windows")
         return _number, (reduction.DupFd(self.descriptor),)
 
 
@@ -347,7 +349,7 @@ class _Pool(Generic[J, R]):
             except OSError as error:
                 self._failed = error
                 return
-            self._workers[own] = _Worker(process)
+            self._workers[own] = _Worker(process)  # type: ignore[index,unused-ignore]  # Windows has another class
             idle += 1
 
     def step(self) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
@@ -396,7 +398,7 @@ class _Pool(Generic[J, R]):
         self._end(own)
         if worker.at is not None:
             self._failed = ""
-            yield worker.at[0], _death(-signal.SIGKILL if status is None else status)
+            yield worker.at[0], _death(-9 if status is None else status)
         elif not worker.ready:
             self._failed = "they end before they begin"
 
