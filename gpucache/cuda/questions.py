@@ -79,7 +79,7 @@ def _question(
     version, file = _nvrtc()
     return (
         b"",
-        os.fsencode(os.getcwd()),  # noqa: PTH109 - text in, text out
+        os.getcwdb(),  # noqa: PTH109 - text, for C
         rows.variables(environment_since(_LOADED)),
         version,
         file,

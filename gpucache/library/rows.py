@@ -8,9 +8,10 @@ roots are, ``process`` decides.
 import atexit
 import ctypes
 import os
+import struct
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,8 @@ from gpucache.host.environment import environment
 from gpucache.native.locate import find
 
 if TYPE_CHECKING:
+    from logging import Logger
+
     from gpucache.engine.stores import Stores
 
 BUILD, COMPILE = 1, 16
@@ -76,9 +79,10 @@ class Library:
         library.gpucache_file_of.argtypes, library.gpucache_file_of.restype = (text,), text
         self._answer, self._done = library.gpucache_answer, library.gpucache_done
         reply = ctypes.POINTER(_Reply)
-        self._answer.argtypes = (text, ctypes.c_int, ctypes.c_uint, text, size, reply)
+        asked = (ctypes.c_uint, text, text, size)
+        self._answer.argtypes = (text, ctypes.c_int, *asked, reply)
         self._done.argtypes, self._done.restype = (reply,), None
-        library.gpucache_holds.argtypes = (ctypes.c_uint, text, size, text, size)
+        library.gpucache_holds.argtypes = (*asked, text, size)
         library.gpucache_count.argtypes = (text, text, ctypes.c_ulonglong, ctypes.c_ulonglong)
         self._library = library
         self.begun_ns = 0
@@ -91,19 +95,24 @@ class Library:
 
     def answer(self, roots: bytes, kind: int, question: Sequence[bytes], *, writes: bool) -> Row | None:
         """The answer of the first row, in some roots, that has one."""
-        framed, reply = _framed(question), _Reply()
-        if not self._answer(roots, writes, kind, framed, len(framed), reply):
+        reply = _Reply()
+        if not self._answer(roots, writes, kind, *_given(question), reply):
             return None
         try:
+            body = ctypes.string_at(reply.body + reply.next, reply.size - reply.next)
             note = ctypes.string_at(reply.note.at, reply.note.size) if reply.note.at else b""
-            return Row(tuple(_fields(reply)), note)
         finally:
             self._done(reply)
+        fields, at = [], 0
+        while at < len(body):
+            end = at + 4 + int.from_bytes(body[at : at + 4], "little")
+            fields.append(body[at + 4 : end])
+            at = end
+        return Row(tuple(fields), note)
 
     def holds(self, kind: int, question: Sequence[bytes], conditions: bytes) -> bool:
         """Whether this process meets conditions, as a record has them."""
-        framed = _framed(question)
-        return bool(self._library.gpucache_holds(kind, framed, len(framed), conditions, len(conditions)))
+        return bool(self._library.gpucache_holds(kind, *_given(question), conditions, len(conditions)))
 
     def driver_of(self, handle: int) -> bytes:
         """The file of the driver of an OpenCL platform or device; empty if it is not known."""
@@ -155,20 +164,29 @@ used: dict[str, None] = {}
 
 def tell(row: Row) -> None:
     """Count a hit, and log it."""
-    compile_ns, key, target, name = (part.decode("unicode_escape") for part in row.note.split(b"\t"))
+    compile_ns, digits, told = row.note.split(b"\t", 2)
     COUNTER.count(None, hit=True, saved_ns=int(compile_ns))
+    key = digits.decode()
     with suppress(KeyError, RuntimeError, StopIteration):  # other threads add and drop, too
         used[key] = None
         while len(used) > _USED_CAP:
             del used[next(iter(used))]
-    logging = sys.modules.get("logging")  # without it there is no listener
-    if logging is not None and logging.getLogger("gpucache").isEnabledFor(_INFO):
+    # Without the module there is no listener.
+    if "logging" in sys.modules and _logger().isEnabledFor(_INFO):
         from gpucache.library.process import log_hit
 
+        target, name = (part.decode("unicode_escape") for part in told.split(b"\t"))
         places = os.fsdecode(_roots(environment())[0]).split(":")
         entry = os.path.join("v1", "entries", key[:2], f"{key}.gpc")  # noqa: PTH118
         store = next((one for one in places if os.path.lexists(os.path.join(one, entry))), "a root")  # noqa: PTH118
         log_hit(name, target, key[:12], store)
+
+
+@cache
+def _logger() -> "Logger":
+    from logging import getLogger
+
+    return getLogger("gpucache")
 
 
 def _roots(environ: Mapping[str, str]) -> tuple[bytes, bool]:
@@ -176,20 +194,22 @@ def _roots(environ: Mapping[str, str]) -> tuple[bytes, bool]:
     global _named
     process: Any = sys.modules.get("gpucache.library.process")
     if process is None:
-        named = _named
-        if named is None or named[0] is not environ:
-            named = _named = environ, _of(environ)
-        if named[1]:
-            return named[1], environ.get("GPUCACHE_READ_ONLY", "0") in ("", "0")
+        if _named[0] is not environ:
+            writes = environ.get("GPUCACHE_READ_ONLY", "0") in ("", "0")
+            _named = environ, (_of(environ), writes)
+        if _named[1][0]:
+            return _named[1]
         from gpucache.library import process
     stores: Stores = process.stores()
-    if stores.disabled:
-        return b"", False
-    places = [os.fsencode(store.root) for store in stores.on_disk()]
-    return (b"" if any(b":" in place for place in places) else b":".join(places)), not stores.read_only
+    if _named[0] is not stores:
+        places = () if stores.disabled else [os.fsencode(store.root) for store in stores.on_disk()]
+        roots = b"" if any(b":" in place for place in places) else b":".join(places)
+        _named = stores, (roots, not stores.read_only)
+    return _named[1]
 
 
-_named: tuple[Mapping[str, str], bytes] | None = None
+_named: tuple[object, tuple[bytes, bool]] = (None, (b"", False))
+"""The roots of an environment or of stores. Replaced as a whole, by any thread."""
 
 
 def _of(environ: Mapping[str, str]) -> bytes:
@@ -216,16 +236,9 @@ def _of(environ: Mapping[str, str]) -> bytes:
     return b":".join(os.fsencode(os.path.join(os.getcwd(), place)) for place in roots)  # noqa: PTH109, PTH118
 
 
-def _framed(fields: Iterable[bytes]) -> bytes:
-    return b"".join([part for field in fields for part in (len(field).to_bytes(4, "little"), field)])
-
-
-def _fields(reply: _Reply) -> Iterator[bytes]:
-    at, end = reply.body + reply.next, reply.body + reply.size
-    while at < end:
-        size = int.from_bytes(ctypes.string_at(at, 4), "little")
-        yield ctypes.string_at(at + 4, size)
-        at += 4 + size
+def _given(fields: Sequence[bytes]) -> tuple[bytes, bytes, int]:
+    """Fields as ``native/library.c`` takes them: one after another, the size of each, and their number."""
+    return b"".join(fields), struct.pack(f"{len(fields)}N", *map(len, fields)), len(fields)
 
 
 class Counter:

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,10 +21,11 @@
 #define HEAD_CAP (1u << 20)
 #define DETAIL_CAP (64u << 20)
 #define TOTAL_CAP (UINT64_C(4) << 30)
+#define FRONT (32u << 10) /* of an entry is read at once, in most cases all */
 #define RECENCY_NS (INT64_C(60) * 1000000000) /* as in gpucache/store/root_folder.py */
 
 static int is_believed(const struct stat *status) {
-    return (status->st_uid == geteuid() || !status->st_uid) && !(status->st_mode & 022);
+    return (!status->st_uid || status->st_uid == geteuid()) && !(status->st_mode & 022);
 }
 
 int is_trusted(int fd, struct stat *status) { return !fstat(fd, status) && is_believed(status); }
@@ -53,10 +56,10 @@ int open_root(const char **roots) {
     if (size && size < sizeof path) {
         memcpy(path, *roots, size);
         path[size] = 0;
-        fd = open_above(AT_FDCWD, path, O_DIRECTORY);
-        int trusted = fd >= 0 && is_trusted(fd, &status) && !lstat(path, &link) &&
-                      (!S_ISLNK(link.st_mode) || link.st_uid == geteuid() || !link.st_uid);
-        if (fd >= 0 && !trusted) {
+        fd = open_above(AT_FDCWD, path, O_DIRECTORY | O_NOFOLLOW);
+        if (fd < 0 && !lstat(path, &link) && S_ISLNK(link.st_mode) && (!link.st_uid || link.st_uid == geteuid()))
+            fd = open_above(AT_FDCWD, path, O_DIRECTORY);
+        if (fd >= 0 && !is_trusted(fd, &status)) {
             close(fd);
             fd = -1;
         }
@@ -65,16 +68,35 @@ int open_root(const char **roots) {
     return fd;
 }
 
-int open_below(int root, const char *folder, const char *group, const char *name, struct stat *status) {
-    const char *const steps[] = {"v1", folder, group};
+int opens_at_once;
+
+/* Open a path step by step, none of them a link. */
+static int open_steps(int root, const char *path) {
     int at = root;
-    for (int i = 0; i < (group ? 3 : 2) && at >= 0; i++) {
-        int next = open_above(at, steps[i], O_DIRECTORY | O_NOFOLLOW);
+    for (const char *end; at >= 0 && (end = strchr(path, '/')); path = end + 1) {
+        char step[NAME_MAX + 1];
+        snprintf(step, sizeof step, "%.*s", (int)(end - path), path);
+        int next = open_above(at, step, O_DIRECTORY | O_NOFOLLOW);
         if (at != root) close(at);
         at = next;
     }
-    int fd = at < 0 ? -1 : open_above(at, name, O_NOFOLLOW);
-    if (at >= 0) close(at);
+    int fd = at < 0 ? -1 : open_above(at, path, O_NOFOLLOW);
+    if (at >= 0 && at != root) close(at);
+    return fd;
+}
+
+int open_below(int root, const char *path, struct stat *status) {
+    int fd = -1;
+    errno = ENOSYS;
+#ifdef SYS_openat2 /* linux/openat2.h, which older systems lack: flags, mode, RESOLVE_NO_SYMLINKS */
+    uint64_t how[3] = {O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 4};
+    if (opens_at_once && !prctl(PR_GET_SECCOMP, 0, 0, 0, 0)) /* a filter may be installed at any time */
+        fd = (int)syscall(SYS_openat2, root, path, how, sizeof how);
+#endif
+    if ((fd >= 0 && fd <= 2) || (fd < 0 && errno != ENOENT)) {
+        if (fd >= 0) close(fd);
+        fd = open_steps(root, path);
+    }
     if (fd < 0 || (is_trusted(fd, status) && S_ISREG(status->st_mode))) return fd;
     close(fd);
     return -1;
@@ -83,8 +105,10 @@ int open_below(int root, const char *folder, const char *group, const char *name
 /* Header, head and detail of an open file: 1 if they are sound and match the reference, -1 if another entry is under
    its key, else 0. */
 static int is_described(struct entry *entry, const struct reference *reference, uint64_t size) {
-    unsigned char header[HEADER], sum[16], *front;
-    if (size < HEADER || !read_at(entry->fd, header, HEADER, 0)) return 0;
+    unsigned char *header, sum[16];
+    entry->read = size < FRONT ? size : FRONT;
+    if (size < HEADER || !(header = entry->front = malloc(FRONT)) || !read_at(entry->fd, header, entry->read, 0))
+        return 0;
     uint64_t lengths = number_at(header + 8), head = lengths >> 32, detail = number_at(header + 16);
     uint64_t total = number_at(header + 32);
     entry->size = number_at(header + 24);
@@ -95,31 +119,43 @@ static int is_described(struct entry *entry, const struct reference *reference, 
     if (memcmp(header + 48, reference->key, 32)) return 0;
     if (memcmp(header + 80, reference->sum, 16)) return -1;
     memcpy(entry->sum, header + 96, 16);
-    if (!(front = malloc(entry->at))) return 0;
-    memcpy(front, header, CHECKED);
+    if (entry->at > entry->read) {
+        unsigned char *more = realloc(entry->front, entry->at);
+        if (!more) return 0;
+        entry->front = more;
+        if (!read_at(entry->fd, more + entry->read, entry->at - entry->read, entry->read)) return 0;
+        entry->read = entry->at;
+    }
     /* The bytes of the sum are contiguous: the header's part, then head and detail. */
-    int sound = read_at(entry->fd, front + CHECKED, entry->at - HEADER, HEADER);
-    size_t covered = CHECKED + head + detail;
-    for (size_t i = covered; sound && i < entry->at - HEADER + CHECKED; i++) sound = !front[i];
-    if (sound) xxh3(front, covered, sum);
-    free(front);
-    return sound && !memcmp(sum, reference->sum, 16);
+    unsigned char *covered = entry->front + HEADER - CHECKED;
+    memmove(covered, entry->front, CHECKED);
+    for (uint64_t i = HEADER + head + detail; i < entry->at; i++)
+        if (entry->front[i]) return 0;
+    xxh3(covered, CHECKED + head + detail, sum);
+    return !memcmp(sum, reference->sum, 16);
 }
 
-int entry_open(const char *roots, const struct reference *reference, struct entry *entry) {
+void entry_close(struct entry *entry) {
+    if (entry->fd >= 0) close(entry->fd);
+    free(entry->front);
+    *entry = (struct entry){.fd = -1};
+}
+
+int entry_open(const struct roots *roots, const struct reference *reference, struct entry *entry) {
     static const char digits[] = "0123456789abcdef";
-    char name[64 + sizeof ".gpc"], group[3] = {0};
+    char name[64 + 1], path[sizeof "v1/entries/00/.gpc" + 64];
     for (int i = 0; i < 32; i++) {
         name[2 * i] = digits[reference->key[i] >> 4];
         name[2 * i + 1] = digits[reference->key[i] & 15];
     }
-    strcpy(name + 64, ".gpc");
-    memcpy(group, name, 2);
-    for (int own = 1; *roots; own = 0) {
+    name[64] = 0;
+    snprintf(path, sizeof path, "v1/entries/%.2s/%s.gpc", name, name);
+    for (const char *rest = roots->all; *rest;) {
         struct stat status;
-        int root = open_root(&roots);
-        *entry = (struct entry){.fd = root < 0 ? -1 : open_below(root, "entries", group, name, &status)};
-        if (root >= 0) close(root);
+        int own = rest == roots->all, is_open = rest == roots->open, root = is_open ? roots->fd : open_root(&rest);
+        if (is_open) rest += strcspn(rest, ":"), rest += *rest == ':';
+        *entry = (struct entry){.fd = root < 0 ? -1 : open_below(root, path, &status)};
+        if (root >= 0 && !is_open) close(root);
         if (entry->fd < 0) continue;
         int described = is_described(entry, reference, (uint64_t)status.st_size);
         if (described > 0) {
@@ -131,7 +167,7 @@ int entry_open(const char *roots, const struct reference *reference, struct entr
             entry->is_used = own && is_old && status.st_uid == geteuid();
             return 1;
         }
-        close(entry->fd);
+        entry_close(entry);
         if (!described) return 0; /* the next root may have another, but a fault of this one must be reported */
     }
     return 0;
@@ -139,14 +175,15 @@ int entry_open(const char *roots, const struct reference *reference, struct entr
 
 int entry_read(struct entry *entry, void *bytes, int may_write) {
     unsigned char sum[16];
-    int sound = read_at(entry->fd, bytes, entry->size, entry->at);
+    uint64_t had = entry->read - entry->at;
+    memcpy(bytes, entry->front + entry->at, had);
+    int sound = read_at(entry->fd, (char *)bytes + had, entry->size - had, entry->read);
     if (sound) xxh3(bytes, entry->size, sum);
     sound = sound && !memcmp(sum, entry->sum, 16);
     if (sound && entry->is_used && may_write && !is_filtered()) {
         struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
         if (futimens(entry->fd, now)) sound = 1; /* only the record of this use is lost */
     }
-    close(entry->fd);
-    entry->fd = -1;
+    entry_close(entry);
     return sound;
 }

@@ -16,10 +16,19 @@ struct reference {
 /* An entry that is open, its description checked; of its payload the place, size and sum. */
 struct entry {
     int fd;
-    uint64_t at, size;
-    unsigned char sum[16];
+    uint64_t at, size, read; /* the bytes of the file that were read already */
+    unsigned char *front, sum[16];
     int is_used; /* whether its last use is to be set */
 };
+
+/* Roots in their order, separated by ':', and one of them that is open already. */
+struct roots {
+    const char *all, *open;
+    int fd;
+};
+
+/* Whether openat2() is called, in threads without a filter of system calls: in programs that chose gpucache alone. */
+extern int opens_at_once;
 
 /* Whether an open file or directory belongs to this user or root, and no other user may write to it. */
 int is_trusted(int fd, struct stat *status);
@@ -29,14 +38,14 @@ int read_at(int fd, void *bytes, size_t size, uint64_t from);
 /* The first of some roots, opened, and the others: -1 where it cannot be used. */
 int open_root(const char **roots);
 
-/* A trusted file below "v1" of a root, by its directory, one in that or NULL, and its name, none of
-   them a link; -1 otherwise. */
-int open_below(int root, const char *folder, const char *group, const char *name, struct stat *status);
+/* A trusted file below a root by its path, in which nothing is a link; -1 otherwise. */
+int open_below(int root, const char *path, struct stat *status);
 
 /* Open the entry of a reference: 1, or 0 if it does not exist or has changed. */
-int entry_open(const char *roots, const struct reference *reference, struct entry *entry);
+int entry_open(const struct roots *roots, const struct reference *reference, struct entry *entry);
 
 /* Read its payload, check it, record its use, and close it. */
 int entry_read(struct entry *entry, void *bytes, int may_write);
+void entry_close(struct entry *entry);
 
 #endif

@@ -21,6 +21,7 @@
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
 #define ROWS_CAP 8     /* of one question: gpucache/serve/index.py has the same number */
+#define ROWS_BYTES_CAP (2ull * WIRE_MAX_BYTES)
 #define TOLD_CAP 4     /* the most that are read to report why nothing was found */
 #define NAMES_CAP 8192 /* the most files that are looked at for these */
 #define REFERENCES_CAP 128
@@ -160,29 +161,27 @@ int next_number(struct wire_reply *record, uint64_t *number) {
 /* ---- the file ---- */
 
 struct index {
-    int fd;
+    unsigned char *bytes; /* of the file, allocated */
     uint64_t size, rows;
-    const char *roots; /* of the entries that its records refer to */
+    struct roots roots; /* of the entries that its records refer to; its own is open */
     int may_write, is_own; /* stamps of files are believed in the user's own root alone */
 };
 
-/* Read the header of an open file: 1, or 0 if it is not a sound index. */
-static int begin_index(struct index *index, uint64_t size) {
-    unsigned char header[HEADER];
-    if (!read_at(index->fd, header, HEADER, 0) || memcmp(header, MAGIC, 8) || half_at(header + 8) != VERSION) return 0;
-    index->size = number_at(header + 16);
-    index->rows = half_at(header + 12);
-    return index->size == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size;
-}
-
-/* Open a file of rows by its name: 1, or 0, and why not if it is there. */
-static int open_row(struct index *index, int root, const char *file, char why[WHY_SIZE]) {
+/* Read a file of rows by its name: 1, or 0, and why not if it is there. */
+static int read_rows(struct index *index, const char *file, char why[WHY_SIZE]) {
+    char path[sizeof "v1/rows/" + NAME_MAX];
     struct stat status;
-    index->fd = open_below(root, "rows", NULL, file, &status);
-    if (index->fd < 0) return 0;
-    if (begin_index(index, (uint64_t)status.st_size)) return 1;
-    snprintf(why, WHY_SIZE, "the row v1/rows/%.30s is damaged or has another version; export it again", file);
-    close(index->fd);
+    snprintf(path, sizeof path, "v1/rows/%s", file);
+    int fd = open_below(index->roots.fd, path, &status);
+    if (fd < 0) return 0;
+    uint64_t size = index->size = (uint64_t)status.st_size;
+    unsigned char *bytes = index->bytes = size < HEADER || size > ROWS_BYTES_CAP ? NULL : malloc(size);
+    int sound = bytes && read_at(fd, bytes, size, 0) && !memcmp(bytes, MAGIC, 8) && half_at(bytes + 8) == VERSION;
+    close(fd);
+    index->rows = sound ? half_at(bytes + 12) : 0;
+    if (sound && number_at(bytes + 16) == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size) return 1;
+    snprintf(why, WHY_SIZE, "the row %.40s is damaged or has another version; export it again", path);
+    free(bytes);
     return 0;
 }
 
@@ -329,10 +328,10 @@ static int open_references(const struct index *index, struct wire_reply *record,
         memcpy(one.key, field.at, sizeof one.key);
         memcpy(one.sum, (const char *)field.at + sizeof one.key, sizeof one.sum);
         one.created_ns = number_at((const char *)field.at + sizeof one.key + sizeof one.sum);
-        if (!entry_open(index->roots, &one, &entries[opened])) break;
+        if (!entry_open(&index->roots, &one, &entries[opened])) break;
     }
     if ((uint64_t)opened == count) return opened;
-    while (opened) close(entries[--opened].fd);
+    while (opened) entry_close(&entries[--opened]);
     return -1;
 }
 
@@ -356,13 +355,12 @@ static int make_answer(const struct index *index, struct wire_reply *record, str
             to = put_field(to, field.at, field.size);
             continue;
         }
-        struct entry *entry = &entries[next++];
-        to = put_field(to, NULL, entry->size);
-        sound = !field.size && entry_read(entry, to, index->may_write);
-        to += entry->size;
+        size = entries[next].size;
+        to = put_field(to, NULL, size);
+        sound = !field.size && entry_read(&entries[next++], to, index->may_write);
+        to += size;
     }
-    for (int i = sound ? next : 0; i < opened; i++)
-        if (entries[i].fd >= 0) close(entries[i].fd);
+    for (int i = sound ? next : 0; i < opened; i++) entry_close(&entries[i]);
     *reply = (struct wire_reply){.kind = WIRE_HIT, .body = body, .size = (size_t)(to - body)};
     if (sound && next == opened && wire_next(reply, &field)) {
         if (!is_layer) reply->note = field; /* else nobody counts */
@@ -376,14 +374,12 @@ static int make_answer(const struct index *index, struct wire_reply *record, str
 static int read_record(const struct index *index, const unsigned char *row, struct wire_reply *record,
                        struct wire_bytes *title, struct wire_bytes *note, struct wire_bytes *stamps) {
     uint64_t from = number_at(row + 16), length = number_at(row + 24);
-    unsigned char sum[8];
     *record = (struct wire_reply){.kind = WIRE_PASS};
     if (length < 8 || length > WIRE_MAX_BYTES || from > index->size || length > index->size - from) return 0;
     *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
-    return record->body && read_at(index->fd, sum, 8, from) &&
-           read_at(index->fd, record->body, length - 8, from + 8) &&
-           digest(record->body, length - 8, 0) == number_at(sum) && wire_is_sound(record) &&
-           wire_next(record, title) && wire_next(record, note) && wire_next(record, stamps);
+    if (record->body) memcpy(record->body, index->bytes + from + 8, length - 8);
+    return record->body && digest(record->body, length - 8, 0) == number_at(index->bytes + from) &&
+           wire_is_sound(record) && wire_next(record, title) && wire_next(record, note) && wire_next(record, stamps);
 }
 
 /* Read a record, and answer from it if it is of this question and everything is unchanged. */
@@ -408,37 +404,35 @@ static int try_record(const struct question *question, const struct index *index
     return answered;
 }
 
-/* The records of an open file, one after another: 1 if one is of this question and answers it. */
+/* The records of a file, one after another: 1 if one is of this question and answers it. */
 static int search(const struct question *question, const struct index *index, uint64_t of_question,
                   struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
-    unsigned char row[ROW];
-    for (uint64_t at = 0; at < index->rows; at++)
-        if (read_at(index->fd, row, ROW, HEADER + at * ROW) && number_at(row + 8) == of_question &&
-            try_record(question, index, row, reply, longest, why))
-            return 1;
+    const unsigned char *row = index->bytes + HEADER, *end = row + index->rows * ROW;
+    for (; row < end; row += ROW)
+        if (number_at(row + 8) == of_question && try_record(question, index, row, reply, longest, why)) return 1;
     return 0;
 }
 
 /* Where no row is of this question: the difference to the nearest of a few that are of its source. */
 static void explain(const struct question *question, const char *all, uint64_t of_source, char why[WHY_SIZE]) {
-    struct index index = {.roots = ""};
+    struct index index = {.roots.all = ""};
     size_t longest = 0;
     int left = NAMES_CAP, told = 0;
     snprintf(why, WHY_SIZE, "its source is not in the layer");
     while (*all && told < TOLD_CAP) {
-        int root = open_root(&all), rows = root < 0 ? -1 : openat(root, "v1/rows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int root = index.roots.fd = open_root(&all);
+        int rows = root < 0 ? -1 : openat(root, "v1/rows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *folder = rows < 0 ? NULL : fdopendir(rows);
         if (!folder && rows >= 0) close(rows);
         for (struct dirent *entry; folder && told < TOLD_CAP && left-- && (entry = readdir(folder));) {
-            unsigned char row[ROW];
             char unused[WHY_SIZE];
             struct wire_reply reply;
-            if (*entry->d_name == '.' || !open_row(&index, root, entry->d_name, unused)) continue;
-            if (index.rows && read_at(index.fd, row, ROW, HEADER) && number_at(row) == of_source) {
+            if (*entry->d_name == '.' || !read_rows(&index, entry->d_name, unused)) continue;
+            if (index.rows && number_at(index.bytes + HEADER) == of_source) {
                 told++;
-                if (try_record(question, &index, row, &reply, &longest, why)) wire_done(&reply);
+                if (try_record(question, &index, index.bytes + HEADER, &reply, &longest, why)) wire_done(&reply);
             }
-            close(index.fd);
+            free(index.bytes);
         }
         if (folder) closedir(folder);
         if (root >= 0) close(root);
@@ -471,20 +465,20 @@ static void name_source(const struct question *question, size_t source, char tit
 /* The answer of the roots, one after another; whether a row of this question is there, and why it does not answer. */
 static int search_roots(const struct question *question, const char *all, int writable, int is_own, uint64_t of_question,
                         struct wire_reply *reply, char why[WHY_SIZE]) {
-    struct index index = {.roots = all, .may_write = writable, .is_own = is_own};
+    struct index index = {.roots.all = all, .may_write = writable, .is_own = is_own};
     char file[16 + sizeof ".row"];
     size_t longest = 0;
     int answered = 0;
     snprintf(file, sizeof file, "%016llx.row", (unsigned long long)of_question);
     for (const char *rest = all; *rest && !answered; index.is_own = 0) {
-        const char *path = rest;
-        int root = open_root(&rest);
+        index.roots.open = rest;
+        int root = index.roots.fd = open_root(&rest);
         if (root < 0)
             snprintf(why, WHY_SIZE, "%.*s cannot be read, or is not this user's or root's alone",
-                     (int)strcspn(path, ":"), path);
-        if (root >= 0 && open_row(&index, root, file, why)) {
+                     (int)strcspn(index.roots.open, ":"), index.roots.open);
+        if (root >= 0 && read_rows(&index, file, why)) {
             answered = search(question, &index, of_question, reply, &longest, why);
-            close(index.fd);
+            free(index.bytes);
         }
         if (root >= 0) close(root);
     }

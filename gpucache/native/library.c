@@ -6,7 +6,7 @@
 #include <link.h>
 #include <time.h>
 
-#include "index.h"
+#include "entries.h"
 #include "journal.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -33,33 +33,28 @@ static uint64_t process_begun_ns(void) {
    that is unknown, and then no file that a compiler may have read before is believed if it changed ever since. */
 EXPORTED uint64_t gpucache_begin(void) {
     uint64_t begun_ns = process_begun_ns();
+    opens_at_once = 1;
     index_begin_anywhere();
     wire_begun_at(begun_ns ? begun_ns : 1);
     return begun_ns;
 }
 
-/* The fields of a request, each a length of four bytes and its bytes; how many,or 0. To be freed. */
-static size_t split(const void *framed, size_t size, struct wire_bytes **fields) {
-    struct wire_reply all = {.body = (unsigned char *)framed, .size = size};
-    size_t count = 0;
-    *fields = NULL;
-    if (!wire_is_sound(&all)) return 0;
-    for (struct wire_bytes field; wire_next(&all, &field);) count++;
-    if (!(*fields = calloc(count + 1, sizeof **fields))) return 0;
-    all.next = 0;
-    for (size_t at = 0; at < count; at++) wire_next(&all, &(*fields)[at]);
-    return count;
+/* The fields of a request, from their bytes one after another and the size of each; NULL without any. To be freed. */
+static struct wire_bytes *fields_of(const char *bytes, const size_t *sizes, size_t count) {
+    struct wire_bytes *fields = count ? calloc(count, sizeof *fields) : NULL;
+    for (size_t at = 0; fields && at < count; bytes += sizes[at++])
+        fields[at] = (struct wire_bytes){bytes, sizes[at]};
+    return fields;
 }
 
 /* Answer a question from the rows of some roots, which are separated by ':'. The kind and the fields are those of a
    request (gpucache/serve/wire.py). 1 and a hit, whose note and whose fields from reply->next on are as in a record,
    and which must be given to gpucache_done(); or 0. errno stays as it is. */
-EXPORTED int gpucache_answer(const char *roots, int may_write, unsigned kind, const void *framed, size_t size,
-                             struct wire_reply *reply) {
-    struct wire_bytes *fields;
-    size_t count = split(framed, size, &fields);
+EXPORTED int gpucache_answer(const char *roots, int may_write, unsigned kind, const char *bytes, const size_t *sizes,
+                             size_t count, struct wire_reply *reply) {
+    struct wire_bytes *fields = fields_of(bytes, sizes, count);
     *reply = (struct wire_reply){.kind = WIRE_PASS};
-    int answered = count && index_answer_below(roots, may_write, (enum wire_kind)kind, fields, count, reply);
+    int answered = fields && index_answer_below(roots, may_write, (enum wire_kind)kind, fields, count, reply);
     free(fields);
     return answered;
 }
@@ -67,13 +62,12 @@ EXPORTED int gpucache_answer(const char *roots, int may_write, unsigned kind, co
 EXPORTED void gpucache_done(struct wire_reply *reply) { wire_done(reply); }
 
 /* Whether this process meets conditions, as a record has them, for the answer to a question. */
-EXPORTED int gpucache_holds(unsigned kind, const void *framed, size_t size, const void *conditions,
-                            size_t conditions_size) {
-    struct wire_bytes *fields;
+EXPORTED int gpucache_holds(unsigned kind, const char *bytes, const size_t *sizes, size_t count,
+                            const void *conditions, size_t conditions_size) {
+    struct wire_bytes *fields = fields_of(bytes, sizes, count);
     char why[WHY_SIZE];
-    size_t count = split(framed, size, &fields);
     struct wire_reply view = {.body = (unsigned char *)conditions, .size = conditions_size};
-    int holds = count > AT_DEVICES && wire_is_sound(&view) &&
+    int holds = fields && count > AT_DEVICES && wire_is_sound(&view) &&
                 index_meets((enum wire_kind)kind, fields, count, &view, why);
     free(fields);
     return holds;

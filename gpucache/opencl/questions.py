@@ -75,9 +75,9 @@ def _question(
     if len(handles) != 1 or (devices is not None and len(devices) != 1):
         return (), handles  # of several entries the note of a row names one
     spelled, _ = cl.Program._process_build_options(context, options)
-    cwd = os.fsencode(os.getcwd())  # noqa: PTH109 - text in, text out
     environ = rows.variables(environment_since(_LOADED, cl.__name__))
     facts = (fact for one in handles for fact in _facts(one))
+    cwd = os.getcwdb()  # noqa: PTH109 - text, for C
     return (b"", cwd, environ, spelled, text, b"%d" % len(handles), *facts), handles
 
 

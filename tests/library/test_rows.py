@@ -250,3 +250,45 @@ def test_a_program_with_a_tab_in_its_name_is_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rows, "used", {})
     rows.tell(rows.Row((), b"17\tkey\tcuda:sm_90\ta\\tb"))
     assert (counted, [*rows.used]) == ([17], ["key"])
+
+
+_STATES = """
+import os, sys
+from pathlib import Path
+from gpucache.cuda import compile_program, flush, questions
+source = 'extern "C" __global__ void plain(int *x) { *x = 1; }'
+def answered():
+    return questions.ask(source, "sm_90", (), None, (), (), None, (), "none").code is not None
+compile_program(source, target="sm_90")
+flush()
+told = [answered()]
+root = Path(os.environ["GPUCACHE_DIR"], "v1")
+[entry] = root.glob("entries/*/*.gpc")
+for folder in ("rows", "entries"):
+    (root / folder).rename(root / "elsewhere")
+    (root / folder).symlink_to("elsewhere")
+    told.append(answered())
+    (root / folder).unlink()
+    (root / "elsewhere").rename(root / folder)
+whole = entry.read_bytes()
+for at in (200, len(whole) - 1):
+    entry.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    told.append(answered())
+entry.write_bytes(whole)
+os.environ["NVVM_TRACE"] = "1"
+told.append(answered())
+del os.environ["NVVM_TRACE"]
+root.parent.chmod(0o722)
+told.append(answered())
+root.parent.chmod(0o700)
+print(*told, answered())
+"""
+
+
+@pytest.mark.slow
+def test_each_answer_of_a_process_is_checked_anew(settings: dict[str, str]) -> None:
+    """A link in the way, a changed byte, a variable, a root that others may write: what was so before counts
+    for nothing."""
+    pytest.importorskip("cuda.core")
+    told = run_python("-c", _STATES, env=settings).split()
+    assert told == ["True", *["False"] * 6, "True"]
