@@ -57,16 +57,10 @@ class ForeignCache(Cache, Generic[T]):
         self._root = made.root
         self._shows_uses = places.shows_uses(made.root)
         self._shown: bool | None = None
-        self._limits: tuple[str, ...] | None = None
         self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
-        if self._limits is None:
-            self._limits = ()
-            with self._apart():
-                self._limits = tuple(self._format.limits())
-        found = self._format.location
-        return found._replace(problems=(*found.problems, *self._limits))
+        return self._format.location
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
         self._format.keeps_beside = beside

@@ -32,6 +32,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
+from gpucache.caches.files import LargeError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
@@ -367,10 +368,6 @@ class Format(Places, ABC, Generic[T]):
     def whose(cls, path: Path) -> Whose:
         """The owner of a file or directory, by its content; raises OSError, ValueError."""
 
-    def limits(self) -> Iterator[str]:
-        """Problems of the owner's limits that the entries show, a sentence each with the remedy."""
-        yield from ()
-
     # Entries.
 
     @abstractmethod
@@ -532,7 +529,10 @@ class Format(Places, ABC, Generic[T]):
 
     def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the payload, by label."""
-        return describe(self.payload(item)).pairs
+        try:
+            return describe(self.payload(item)).pairs
+        except LargeError as error:
+            return (("binary", str(error)),)
 
     def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the key besides the fields, by label, and which inputs are not stored."""

@@ -92,7 +92,7 @@ def test_what_fails_in_a_format_costs_its_own_cache_alone(name: str, tmp_path: P
 
     Each method that a format has itself fails, and of one format each that any has.
     """
-    for failing in ("items", "look", "check", "remove", "beside", "closed", "limits"):
+    for failing in ("items", "look", "check", "remove", "beside", "closed"):
         if name == "cuda" or (EXAMPLES[name].opaque and failing == "remove"):
             continue  # of which nothing is removed here
         place = EXAMPLES[name].make(tmp_path / failing / "broken")
@@ -128,7 +128,7 @@ def _go_on(name: str, place: Path, failing: str) -> None:
 
 _SHARED = ("gpucache.caches.format", "gpucache.caches.files_format")
 _MET = {
-    "inspect": ("items", "look", "closed", "limits"),
+    "inspect": ("items", "look", "closed"),
     "inspect --list": ("items", "look", "closed"),
     "verify": ("items", "look", "check", "closed", "beside"),
     "verify --repair": ("items", "look", "check", "closed", "beside"),

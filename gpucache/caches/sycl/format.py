@@ -22,7 +22,7 @@ import re
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -33,16 +33,15 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
-from gpucache.caches.files import Files, Frame, Identity, LargeError, Parts, Rule, Span
+from gpucache.caches.files import Files, Frame, Identity, LargeError, Parts, Rule
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import Field, HeldError, TextsAlike, repair
+from gpucache.caches.format import Field, HeldError, TextsAlike
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.sycl.locations import FOLDER, LITTLE_BYTES, MAX_SIZE, Bounds, SyclPlaces
+from gpucache.caches.sycl.locations import FOLDER, Bounds, SyclPlaces
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
-from gpucache.keys import digest
 from gpucache.payload import PayloadKind, describe, spirv
 from gpucache.payload.mangled import readable
 from gpucache.units import format_age, format_size, printable
@@ -50,7 +49,6 @@ from gpucache.units import format_age, format_size, printable
 _KERNELS, _SIZE, _EVICTION = "ext_kernel_compiler", "cache_size.txt", "_eviction_in_progress"
 _BINARY, _SOURCE, _TIME, _LOCK = ".bin", ".src", "_access_time.txt", ".lock"
 _DEVICE = ("platform name", "device name", "device version", "driver version")
-_OPTIONS, _SPEC = "build options", "spec constants"
 _HASH = r"(0|[1-9][0-9]{0,18}|1[0-8][0-9]{18})"
 # One hash in 20,000 has fewer than 15 digits, and other programs' numbers have: one may be short, not two.
 _ONE_SHORT = r"(?!(?:.*?\b[0-9]{1,14}\b){2})"
@@ -61,14 +59,11 @@ _ENTRIES = (
 )
 _FILE = r"(0|[1-9][0-9]{0,9}|ir)(\.bin|\.src|_access_time\.txt)(\.lock)?|(?:0|[1-9][0-9]{0,9}|ir)\.lock"
 _ROOT_FILES = tuple(re.escape(name) for name in (_SIZE, _SIZE + _LOCK, _EVICTION, _EVICTION + _LOCK))
-_NUMBER = re.compile(rb"[ \t\n\v\f\r]*\+?([0-9]{1,20})(?![0-9])")
 _SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
 """The content that libsycl writes or a crash leaves; anything else belongs to another program."""
 _STALE_NS = 600 * 10**9
-_SHOWN_BYTES, _NAMED_BYTES, _HASHED_BYTES, _FRAMES_READ = 4096, 1 << 20, 64 << 20, 1024
-_SLACK_BYTES, _SIZE_BYTES, _COUNT_USED = 64 << 10, 4096, 3
-_LOST = "a program that asks for it gets nothing, tries no other copy and adds one at every run"
-_FAILS = "the program gets the driver's error or dies, at every start"
+_SHOWN_BYTES, _NAMED_BYTES, _HASHED_BYTES, _SIZE_BYTES, _COUNT_USED = 4096, 1 << 20, 64 << 20, 4096, 3
+_LOST = "a program that asks for it gets nothing or an error and adds a copy at every run"
 _PASSED = "programs pass it over and keep another copy next to it"
 _HANGS = "a program with SYCL_CACHE_MAX_SIZE set dies or waits for ever when it adds an entry"
 _LOADABLE = {
@@ -77,6 +72,7 @@ _LOADABLE = {
     "NVIDIA CUDA BACKEND": (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.PTX),
 }
 """By platform the binaries that it loads; of others nothing is known."""
+_OPAQUE = (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
 _OLD_GPU = b"CTNI"
 _SEED, _MULTIPLIER, _MASK = 0xC70F6907, 0xC6A4A7935BD1E995, (1 << 64) - 1
 
@@ -100,9 +96,11 @@ def murmur64a(data: bytes) -> int:
 
 
 def _unlike(one: Parts) -> list[str]:
+    """The parts of a key that do not hash to the names of its directories."""
+    if any(span.length > _HASHED_BYTES for span in one.spans.values()):
+        raise LargeError(f"not hashed: larger than {format_size(_HASHED_BYTES)}")
     parts = zip(("device", "images", "spec", "options"), one.item.parts, strict=True)
-    small = [(label, name) for label, name in parts if one.spans[label].length <= _HASHED_BYTES]
-    return [label for label, name in small if str(murmur64a(one.read(label))) != name]
+    return [label for label, name in parts if str(murmur64a(one.read(label))) != name]
 
 
 def _misplaced(one: Parts) -> str:
@@ -110,42 +108,18 @@ def _misplaced(one: Parts) -> str:
     return " and ".join(unlike) if len(unlike) < len(one.item.parts) else ""
 
 
-def _large(one: Parts) -> str:
-    return ", ".join(label for label, span in one.spans.items() if span.length > _HASHED_BYTES)
-
-
-def _frame_of_binary(one: Parts) -> str:
-    """The bytes of a ``.bin`` besides the binaries it counts; versions before 2025 could store several."""
-    claimed, held, end = one.numbers["count"], 1, one.spans["binary"].end
-    while held < min(claimed, _FRAMES_READ) and 0 < (length := one.number(end)) <= one.size_bytes - end - 8:
-        held, end = held + 1, end + 8 + length
-    more = f"claims {claimed} binaries and has {held}" if claimed != held else ""
-    return more or (
-        f"has {one.size_bytes - end} unused bytes behind its binary" if end < one.size_bytes else ""
-    )
-
-
 def _misfit(one: Parts) -> str:
-    data, info = one.read("binary"), describe(one.read("binary"), inside=2)
+    """Why a binary does not belong to the key next to it; compilers keep the names of kernels."""
+    data = one.read("binary")
+    info, key = describe(data, inside=2), _key(one.item, _stem(one.name))
+    platform = printable(key.read("device", _SHOWN_BYTES).partition(b"/")[0], None) if key else ""
     if info.problem:
         return f"a broken binary, {info.problem}"
-    key = _key(one.item, _stem(one.name))
-    platform = printable(key.read("device", _SHOWN_BYTES).partition(b"/")[0], None) if key else ""
-    loadable = _LOADABLE.get(platform, (info.kind,))
-    if info.kind not in loadable and not data.startswith(_OLD_GPU):
+    if info.kind not in _LOADABLE.get(platform, (info.kind,)) and not data.startswith(_OLD_GPU):
         return f"a binary ({info.kind}, starting with {data[:8].hex(' ')}) that is not of {platform}"
-    known = info.kind not in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
-    names = _kernels(key) if key and known else ()
-    # Compilers keep the names by which programs request their kernels.
+    names = _kernels(key) if key and info.kind not in _OPAQUE else ()
     missing = next((name for name in names if name.encode() not in data), "")
-    return (
-        f"no kernel {readable(missing)}, unlike its images, so it belongs to another entry" if missing else ""
-    )
-
-
-def _unknown(one: Parts) -> bool:
-    kind = describe(one.read("binary")).kind
-    return kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
+    return f"no kernel {readable(missing)}, unlike its images" if missing else ""
 
 
 def _kernels(key: Parts) -> tuple[str, ...]:
@@ -157,8 +131,7 @@ _KEY = Frame(
     r".+\.src", "device:p64 options:p64 spec:p64 images:p64 more:rest", _PASSED,
     (
         Rule(FindingKind.CORRUPT, lambda one: one.spans["more"].length, "has {} bytes behind its images"),
-        Rule(FindingKind.MISPLACED, _misplaced, "has {} of another directory, so no program looks for it"),
-        Rule(None, _large, "its {} were not hashed, being over 64.0 MiB"),
+        Rule(FindingKind.MISPLACED, _misplaced, "has {} of another directory"),
         Rule(None, lambda one: len(_unlike(one)) == len(one.item.parts),
              "its directories are not named by libstdc++'s hash, so they were not compared"),
     ),
@@ -166,10 +139,12 @@ _KEY = Frame(
 _CODE = Frame(
     r".+\.bin", "count:u64 binary:p64 more:rest", _LOST,
     (
+        Rule(FindingKind.CORRUPT, lambda one: one.numbers["count"] != 1 or one.spans["more"].length,
+             "does not have one binary alone"),
         Rule(FindingKind.CORRUPT, lambda one: not one.spans["binary"].length, "has an empty binary"),
-        Rule(FindingKind.CORRUPT, _frame_of_binary, "{}", "versions before 2025 fail"),
-        Rule(FindingKind.MISLABELLED, _misfit, "has {}", _FAILS),
-        Rule(None, _unknown, "its binary is of an unknown kind"),
+        Rule(FindingKind.MISLABELLED, _misfit, "has {}"),
+        Rule(None, lambda one: describe(one.read("binary")).kind in _OPAQUE,
+             "its binary is of an unknown kind"),
         Rule(None, lambda one: one.item.parts[0] == _KERNELS,
              "a kernel_compiler's binary stores no key, so its directory was not compared"),
     ),
@@ -182,16 +157,28 @@ def _stem(name: str) -> str:
 
 def _stems(item: Files) -> list[str]:
     """The numbers of a directory, in the order in which programs look at them: one file of two is enough."""
-    found = {_stem(name) for name in item.names if _is_content(name)}
+    found = {_stem(name) for name in item.names if _is_content(name) and _is_own(item, name)}
     return sorted(found, key=lambda one: -1 if one == "ir" else int(one))
 
 
-def _is_named(name: str) -> bool:
-    return re.fullmatch(_FILE, name) is not None
-
-
 def _is_content(name: str) -> bool:
-    return name.endswith((_BINARY, _SOURCE)) and _is_named(name)
+    return name.endswith((_BINARY, _SOURCE)) and re.fullmatch(_FILE, name) is not None
+
+
+def _is_own(item: Files, name: str) -> bool:
+    """Whether a numbered file is libsycl's: one of two, or with a time, or beginning with a small count or
+    length. Other programs number files too."""
+    if sum(_stem(name) + one in item.seen for one in (_BINARY, _SOURCE)) > 1 or _time(item, _stem(name)) >= 0:
+        return True
+    with suppress(OSError, FormatError):
+        return not any(item.part(name, 0, 8)[_COUNT_USED:])
+    return True
+
+
+def _identities(item: Files) -> Mapping[str, Identity]:
+    stems = _stems(item)
+    own = (name for name in item.names if _is_content(name) and _stem(name) in stems)
+    return {name: Identity.of(item.seen[name]) for name in own}
 
 
 def _key(item: Files, stem: str) -> Parts | None:
@@ -210,45 +197,16 @@ def _time(item: Files, stem: str) -> int:
     return -1
 
 
-def _strange(item: Files, stem: str) -> str:
-    """The name of a lone file that does not begin like libsycl's, with a small count or length; else empty.
-
-    Other programs number files too. Two files of one number, or a time, mark it as libsycl's.
-    """
-    names = [one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen]
-    if len(names) != 1 or _time(item, stem) >= 0:
-        return ""
-    try:
-        return names[0] if any(item.part(names[0], 0, 8)[_COUNT_USED:]) else ""
-    except (OSError, FormatError):  # reported elsewhere
-        return ""
-
-
-def _of_others(name: str) -> str:
-    return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
-
-
-def _is_lock(item: Files, name: str) -> bool:
-    """Whether a file with a lock's name is one: libsycl makes empty files."""
-    return stat.S_ISREG(item.seen[name].st_mode) and not item.seen[name].st_size
-
-
-def _shown(raw: bytes, hashed: str) -> str:
-    return printable(raw, _SHOWN_BYTES) + (f" (hash {hashed})" if len(raw) >= _SHOWN_BYTES else "")
-
-
 def _blob(raw: bytes, hashed: str) -> str:
-    """The bytes for people: size and first ones, which differ if the bytes do."""
-    return (
-        f"{len(raw)} bytes {raw[:16].hex()}" + (f"... (hash {hashed})" if raw[16:] else "") if raw else "none"
-    )
+    """Bytes for people: as hex, or by their hash, as in the directory's name, if they are many."""
+    return (raw.hex() if len(raw) <= 32 else f"hash {hashed}") if raw else "none"
 
 
-def _device(raw: bytes) -> tuple[tuple[str, str], ...]:
+def _device(text: str) -> tuple[tuple[str, str], ...]:
     """The four parts of a device; of another form its whole as name. Only the name may contain slashes."""
-    platform, _, rest = printable(raw, _SHOWN_BYTES).partition("/")
+    platform, _, rest = text.partition("/")
     parts = (platform, *rest.rsplit("/", 2))
-    return tuple(zip(_DEVICE, parts, strict=True)) if len(parts) == len(_DEVICE) else ()
+    return tuple(zip(_DEVICE, parts, strict=True)) if len(parts) == len(_DEVICE) else ((_DEVICE[1], text),)
 
 
 class Sycl(SyclPlaces, FilesFormat):
@@ -266,16 +224,16 @@ class Sycl(SyclPlaces, FilesFormat):
     moving = Moving(tells="names of kernels, build options, and images of programs")
     fixes = frozenset(FindingKind)
     wanted = {
-        "device": "platform/device/version/driver as inspect shows them, such as 'Intel(R) OpenCL/Intel(R) "
-        "Xeon(R) Processor/OpenCL 3.0 (Build 0)/2024.18.7.0', empty parts not compared; or the device's name",
+        "device": "platform/device/version/driver as inspect shows them, empty parts not compared; or the "
+        "device's name",
         **dict.fromkeys(_DEVICE, "one part of the device"),
-        **dict.fromkeys((_OPTIONS, "options"), "compile and link options as one text"),
-        **dict.fromkeys((_SPEC, "spec"), "the bytes of the specialisation constants, or 'none'"),
+        "options": "compile and link options as one text",
+        "spec": "the specialisation constants as inspect shows them: hex digits, or 'none'",
         "image": "the bytes of a device image, such as SPIR-V, or its hash as inspect shows it",
         "kernel": "the name of a kernel in the image, mangled or readable",
     }
     compared = {
-        **dict.fromkeys(_DEVICE, Field()), _OPTIONS: Field(3, TextsAlike()), _SPEC: Field(3),
+        **dict.fromkeys(_DEVICE, Field()), "options": Field(3, TextsAlike()), "spec": Field(3),
         "image": Field(4), "kernel": Field(3),
     }  # fmt: skip
 
@@ -289,18 +247,16 @@ class Sycl(SyclPlaces, FilesFormat):
     def look(self, item: Files) -> CacheEntry | None:
         if not (stems := _stems(item)):
             return None
-        own = [stem for stem in stems if not _strange(item, stem)]
-        entry = self.entry(item)
-        if not own:
-            return entry._replace(stays=_of_others(_strange(item, stems[0])), unique=False, shows=False)
-        stem, damage = self._served(item, own)
+        stem, damage = self._served(item)
+        times = [max(one.st_mtime_ns, _read_ns(one)) for one in item.seen.values()]
+        used_ns = max(*times, *(_time(item, one) for one in stems))
+        entry = self.entry(item)._replace(damage=damage, last_used_ns=used_ns)
         with suppress(FormatError, OSError, KeyError):
             start = self.parts(item, stem + _BINARY, _CODE).read("binary", _SHOWN_BYTES)
             entry = entry._replace(artifact_kind=describe(start).kind.value)
-        entry = entry._replace(damage=damage, last_used_ns=max(_used_ns(item, one) for one in stems))
         if item.parts[0] == _KERNELS:
             what = "binary" if stem != "ir" else "IR"
-            return entry._replace(program=f"kernel_compiler {what} {item.key[:12]}", unique=True)
+            return entry._replace(program=f"kernel_compiler {what} {item.key[:12]}")
         entry = entry._replace(unique=False)
         with suppress(FormatError, OSError, KeyError):
             key = self.parts(item, stem + _SOURCE, _KEY)
@@ -308,35 +264,32 @@ class Sycl(SyclPlaces, FilesFormat):
         return entry
 
     def _described(self, entry: CacheEntry, key: Parts) -> CacheEntry:
-        device, names = key.read("device", _SHOWN_BYTES), _kernels(key)
-        parts, (_, image, spec, options) = _device(device), key.item.parts
-        told = dict(parts or ((_DEVICE[1], printable(device, _SHOWN_BYTES)),))
-        fields = (
-            *told.items(),
-            (_OPTIONS, _shown(key.read("options", _SHOWN_BYTES), options)),
-            (_SPEC, _blob(key.read("spec"), spec)),
-            ("image", f"{int(image):016x}"),
-            *(("kernel", name) for name in names[:16]),
-        )
+        device, names = _device(printable(key.read("device", _SHOWN_BYTES), _SHOWN_BYTES)), _kernels(key)
+        options = printable(key.read("options", _SHOWN_BYTES), None)
+        image, spec = (f"{int(name):016x}" for name in key.item.parts[1:3])
         more = f" and {len(names) - 1} more" if names[1:] else ""
-        start = key.read("images", _SHOWN_BYTES)
-        kind = f"{describe(start).kind.value} image" if start else ""
+        kind = describe(key.read("images", _SHOWN_BYTES)).kind if key.spans["images"].length else None
         # Kernels of two programs may share a name, so only the image identifies another version.
-        spec_shown = f" spec {int(spec):016x}"[:18] if key.spans["spec"].length else ""
-        variant = f"{dict(fields)[_OPTIONS][:200]}{spec_shown} image {int(image):016x}"
+        shown = f" spec {spec[:12]}" if key.spans["spec"].length else ""
         return entry._replace(
-            program=readable(names[0]) + more if names else kind,
-            target="/".join(value for label, value in told.items() if label in _DEVICE[:2]),
-            variant=variant[:-4].strip(),
-            toolchain=parts,
-            toolchain_identity=_DEVICE[:2] if parts else (),
-            fields=fields,
+            program=readable(names[0]) + more if names else f"{kind} image" if kind else "",
+            target="/".join(value for label, value in device if label in _DEVICE[:2]),
+            variant=f"{options[:200]}{shown} image {image[:12]}".strip(),
+            toolchain=device if device[1:] else (),
+            toolchain_identity=_DEVICE[:2] if device[1:] else (),
+            fields=(
+                *device,
+                ("options", options),
+                ("spec", _blob(key.read("spec", _SHOWN_BYTES), spec)),
+                ("image", image),
+                *(("kernel", name) for name in names[:16]),
+            ),
         )
 
-    def _served(self, item: Files, stems: Sequence[str]) -> tuple[str, Problem | None]:
+    def _served(self, item: Files) -> tuple[str, Problem | None]:
         """The number that programs take, the first without a lock whose files can be parsed; else the first,
         and its problem."""
-        first: Problem | None = None
+        stems, first = _stems(item), None
         for stem in stems:
             if (found := next(self._of_number(item, stem, stems), None)) is None:
                 return stem, None
@@ -348,16 +301,15 @@ class Sycl(SyclPlaces, FilesFormat):
     ) -> Iterator[Problem]:
         """The problems of a number: lock, half, cut, or out of reach; if ``whole``, of its content too."""
         if (name := stem + _LOCK) in item.seen:
-            yield (lock := self._lock(item, name, _PASSED, bars=True))
+            yield (lock := self._lock(item, name, _PASSED))
             if lock.kind is FindingKind.LOCKED:
                 return  # what is being written is not judged
         needed = (_BINARY,) if item.parts[0] == _KERNELS else (_SOURCE, _BINARY)
         if gone := next((stem + one for one in needed if stem + one not in item.seen), ""):
             yield Problem(FindingKind.ORPHAN, f"{gone} is missing: programs miss and write it again")
             return
-        for frame in self.frames:
-            for name in (stem + one for one in needed if re.fullmatch(frame.names, stem + one)):
-                yield from self.judged(item, name, whole=whole)
+        for one in needed:
+            yield from self.judged(item, stem + one, whole=whole)
         hole = next(number for number in range(len(stems) + 1) if str(number) not in stems)
         if stem != "ir" and int(stem) > hole:
             why = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
@@ -365,15 +317,9 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         now = item.again()
-        stems, seen = _stems(now), set[str]()
-        for stem in (one for one in stems if not _strange(now, one)):
-            found = list(self._of_number(now, stem, stems, whole=True))
-            yield from found
-            if not found and stems[1:] and (key := _key(now, stem)):
-                sha256 = key.sha256(Span(0, key.size_bytes))
-                if sha256 in seen:
-                    yield Problem(FindingKind.SUPERSEDED, f"{stem} is a copy that programs never get to")
-                seen.add(sha256)
+        stems = _stems(now)
+        for stem in stems:
+            yield from self._of_number(now, stem, stems, whole=True)
         yield from (problem for _, problem in self._around(now))
 
     def trust(self, item: Files) -> Iterator[Problem]:
@@ -381,40 +327,17 @@ class Sycl(SyclPlaces, FilesFormat):
         return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
 
     def unsound(self, item: Files) -> Problem | None:
-        stem, _ = self._served(item, _stems(item))
+        stem, _ = self._served(item)
         names = (one for one in (stem + _SOURCE, stem + _BINARY) if one in item.seen)
         found = (problem for name in names for problem in self.judged(item, name))
         return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
-        name = self._served(item, _stems(item))[0] + _BINARY
-        found = Parts(item, name, _CODE.words)
-        length = found.spans["binary"].length
-        if length > self.largest_bytes:
-            limit = format_size(self.largest_bytes)
-            raise FormatError(
-                f"the binary in {name} has {format_size(length)}, over the {limit} that are extracted"
-            )
-        return found.read("binary", length)
+        return Parts(item, self._served(item)[0] + _BINARY, _CODE.words).read("binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        if key := _key(item, self._served(item, _stems(item))[0]):
-            span = key.spans["images"]
-            yield "images", f"{format_size(span.length)}, SHA-256 {key.sha256(span)}"
-        else:
+        if not entry.fields:
             yield "inputs of the key", "not stored by a kernel_compiler; only their hashes are known"
-        yield "directory", "/".join(item.parts)
-        yield "numbers", ", ".join(_stems(item))
-
-    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        found = Parts(item, self._served(item, _stems(item))[0] + _BINARY, _CODE.words)
-        try:
-            data = found.read("binary")
-        except LargeError as error:
-            yield "binary", f"{format_size(found.spans['binary'].length)}, {error}"
-            return
-        yield from describe(data).pairs
-        yield "SHA-256", digest(data)
 
     # Names that belong to no entry.
 
@@ -422,54 +345,44 @@ class Sycl(SyclPlaces, FilesFormat):
         """Names in a directory of entries that belong to no number, and locks, each with its effect."""
         stems = _stems(item)
         for name in (one for one in item.names if "/" not in one):
-            lone = _stem(name) not in stems
-            if not _is_named(name) or name == _strange(item, _stem(name)):
-                yield name, Problem(FindingKind.LEFTOVER, _of_others(name), paths=())
-            elif name.endswith(_LOCK) and (lone or name.endswith(_TIME + _LOCK)):
-                effect = "programs no longer note uses" if not lone else _PASSED
-                yield name, self._lock(item, name, effect)
-            elif (name.endswith(_TIME) and (time := _time(item, _stem(name))) < 0) or (
-                lone and name.endswith(_TIME)
-            ):
-                own = time >= 0 or not item.seen[name].st_size or not lone
+            lone, timed = _stem(name) not in stems, name.endswith(_TIME) and _time(item, _stem(name)) >= 0
+            if not re.fullmatch(_FILE, name) or (lone and not (timed or name.endswith(_LOCK))):
+                detail = f"{name} is not libsycl's, so it stays; keep it elsewhere"
+                yield name, Problem(FindingKind.LEFTOVER, detail, paths=())
+            elif name.endswith(_LOCK) and (lone or "_" in name):
+                yield name, self._lock(item, name, "programs pass its number over or no longer note uses")
+            elif name.endswith(_TIME) and (lone or not timed):
                 detail = f"{name} has no time of an entry, so libsycl evicts by nothing"
-                yield name, Problem(FindingKind.ORPHAN, detail, paths=None if own else ())
+                yield name, Problem(FindingKind.ORPHAN, detail)
 
-    def _lock(self, item: Files, name: str, effect: str, *, bars: bool = False) -> Problem:
-        """The meaning of a lock: one that is abandoned is removed, and misplaced if it stops programs."""
+    def _lock(self, item: Files, name: str, effect: str) -> Problem:
+        """The meaning of a lock: an abandoned one is removed, a young one or another file stays."""
         age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
-        if not _is_lock(item, name):
-            detail = f"{name} is not empty as libsycl's locks are, so it stays: {effect}; move it elsewhere"
-            return Problem(FindingKind.LOCKED, detail, paths=())
         if self._is_abandoned(item, name):
-            kind = FindingKind.MISPLACED if bars else FindingKind.LOCKED
-            return Problem(kind, f"{name} is {age} old, so its program was killed: {effect}")
-        detail = f"{name} is less than 10 min old, so a program may have it; else {effect}"
-        return Problem(FindingKind.LOCKED, detail, f"wait, or remove {name} once no program runs", ())
+            return Problem(FindingKind.MISPLACED, f"{name} is {age} old, so its program was killed: {effect}")
+        detail = f"{name} is less than 10 min old or not empty, so a program may have it; else {effect}"
+        return Problem(FindingKind.LOCKED, detail, "wait, or remove it once no program runs", ())
 
     def _is_abandoned(self, item: Files, name: str) -> bool:
-        return _is_lock(item, name) and self.now_ns() - item.seen[name].st_mtime_ns > _STALE_NS
+        """Whether a file with a lock's name is an old lock: libsycl makes empty files."""
+        status = item.seen[name]
+        old = self.now_ns() - status.st_mtime_ns > _STALE_NS
+        return stat.S_ISREG(status.st_mode) and not status.st_size and old
 
     # Explanations.
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
         """The fields as an entry has them; a device by its parts, images by the hash of their directory."""
         asked = dict(super().asked(wanted))
-        for label, alias in ((_OPTIONS, "options"), (_SPEC, "spec"), ("image", "image")):
-            if raw := [one for name in {label, alias} for one in wanted.get(name, ())]:
-                # libsycl sorts images by their first kernel.
-                raw.sort(key=lambda one: min(spirv.kernel_names(one), default="") if label == "image" else "")
-                data = b"".join(raw)
-                asked.pop(alias, None)
-                if label == _SPEC:
-                    asked[label] = _blob(b"" if data == b"none" else data, str(murmur64a(data)))
-                elif label == _OPTIONS:
-                    asked[label] = _shown(data, str(murmur64a(data)))
-                elif len(data) != 16:
-                    asked[label] = f"{murmur64a(data):016x}"
+        # libsycl sorts images by their first kernel.
+        images = sorted(wanted.get("image", ()), key=lambda one: min(spirv.kernel_names(one), default=""))
+        if len(image := b"".join(images)) != 16 and "image" in asked:
+            asked["image"] = f"{murmur64a(image):016x}"
+        if "spec" in asked:
+            asked["spec"] = asked["spec"] or "none"
         if device := asked.pop("device", ""):
             parts = device.split("/") if "/" in device else ["", device]
-            whole = dict(_device(device.encode())) or dict(zip(_DEVICE, parts, strict=False))
+            whole = dict(_device(device) if len(parts) >= len(_DEVICE) else zip(_DEVICE, parts, strict=False))
             asked = {label: value for label, value in whole.items() if value} | asked
         if not asked or any(len(wanted.get(label, ())) > 1 for label in ("device", *_DEVICE)):
             raise UsageError("a program runs on one device; give platform/device/version/driver once")
@@ -487,7 +400,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def hinders(self, entry: CacheEntry) -> Problem | None:
         item = cast("Files", entry.handle)
-        return self._served(item, _stems(item))[1] or self.unsound(item)
+        return self._served(item)[1] or self.unsound(item)
 
     # On the way to another machine.
 
@@ -497,10 +410,7 @@ class Sycl(SyclPlaces, FilesFormat):
         for label, fact in ((_DEVICE[1], Fact.ARCHITECTURE), (_DEVICE[3], Fact.DRIVER)):
             if label in told:  # other backends name and count otherwise
                 yield fact if "OpenCL" in platform else f"{label} of {platform}", told[label]
-        with suppress(FormatError, KeyError):
-            yield from needed(
-                Parts(item, f"{_stems(item)[0]}{_BINARY}", _CODE.words).read("binary", _SHOWN_BYTES)
-            )
+        yield from needed(self.payload(item)[:_SHOWN_BYTES])
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         return sorted(one for one in super().files_to_move(item) if one.name.endswith((_BINARY, _SOURCE)))
@@ -524,43 +434,33 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def remove(self, item: Files) -> Kept | None:
         now = item.again()
-        stems = _stems(now)
-        own = [stem for stem in stems if not _strange(now, stem)]
-        if _identities(now) != _identities(item) or not own:
-            return Kept(_of_others(_strange(now, stems[0]))) if stems and not own else Kept()
-        with now.open() as folder, self._held(folder, now, own):
-            times = {_stem(name) for name in now.names if name.endswith(_TIME) and _is_named(name)}
-            spent = {one for one in times if one not in stems and _time(now, one) >= 0}
-            for name in (stem + one for stem in (*own, *spent) for one in (_SOURCE, _BINARY, _TIME)):
-                if name in now.seen:
-                    folder.unlink(name)
-        self._resize(-sum(now.seen[name].st_size for name in _identities(now) if _stem(name) in own))
+        if not (own := _identities(now)) or own != _identities(item):
+            return Kept()
+        with now.open() as folder, ExitStack() as taken:
+            for stem in _stems(now):
+                try:
+                    taken.enter_context(files.held_by_name(folder, stem + _LOCK, 0o200))
+                except FileExistsError as error:
+                    remedy = "run it again later, or 'gpucache verify --repair' if no program runs"
+                    raise HeldError(f"a program may be writing, as {stem}{_LOCK} exists; {remedy}") from error
+            stems = _stems(now)
+            times = {_stem(one): one for one in now.names if one.endswith(_TIME) and re.fullmatch(_FILE, one)}
+            gone = [name for stem, name in times.items() if stem in stems or _time(now, stem) >= 0]
+            for name in (*sorted(own, reverse=True), *gone):  # the key first
+                folder.unlink(name)
+        self._resize(-sum(now.seen[name].st_size for name in own))
         self.tidy(item.parts, len(item.parts))
         return None
 
     def discard(self, item: Files) -> Kept | None:
         now = item.again()
         with now.open() as folder:
-            locks = [name for name in now.names if name.endswith(_LOCK) and _is_named(name)]
+            locks = [one for one in now.names if one.endswith(_LOCK) and re.fullmatch(_FILE, one)]
             if held := next((name for name in locks if not self._is_abandoned(now, name)), ""):
                 raise HeldError(f"a program may be writing, as {held} exists")
             for name in locks:
                 folder.unlink(name)
         return self.remove(item)
-
-    @contextmanager
-    def _held(self, folder: Folder, item: Files, stems: Sequence[str]) -> Iterator[None]:
-        """Take the locks of some numbers as libsycl does; raises HeldError, OSError."""
-        with ExitStack() as taken:
-            for name in (stem + _LOCK for stem in stems):
-                try:
-                    taken.enter_context(files.held_by_name(folder, name, 0o200))
-                except FileExistsError as error:
-                    remedy = "run it again later"
-                    if name in item.seen and self._is_abandoned(item, name):
-                        remedy = repair(self.location)
-                    raise HeldError(f"a program may be writing, as {name} exists; {remedy}") from error
-            yield
 
     # The whole cache.
 
@@ -578,56 +478,30 @@ class Sycl(SyclPlaces, FilesFormat):
         to the root, or in it if SYCL_CACHE_DIR ends in a slash."""
         if problem := self._size_problem():
             yield self.told(self.root / _SIZE, problem)
-        eviction = [Path(f"{self.root}{slash}{_EVICTION}") for slash in ("", os.sep)]
-        for path in (
-            self.root / (_SIZE + _LOCK),
-            *eviction,
-            *(one.with_name(one.name + _LOCK) for one in eviction),
-        ):
+        eviction = [f"{self.root}{slash}{_EVICTION}{end}" for end in ("", _LOCK) for slash in ("", os.sep)]
+        for path in (self.root / (_SIZE + _LOCK), *map(Path, eviction)):
             if item := _file(path):
-                ends = path.name.endswith(_EVICTION + _LOCK)
-                effect = "the cache is never evicted again" if ends else _HANGS
-                problem = self._lock(item, path.name, effect, bars=not ends)
-                if path.name.endswith(_EVICTION):  # no program creates it, and all wait for it
-                    problem = problem._replace(kind=FindingKind.MISPLACED)
+                problem = self._lock(item, path.name, _HANGS)
+                if path.name.endswith(_EVICTION):
+                    problem = Problem(FindingKind.MISPLACED, f"{path.name} exists: {_HANGS}")
                 yield self.told(path, problem)
-
-    def limits(self) -> Iterator[str]:
-        limit, bounds = self.location.limit_bytes, Bounds.of(os.environ)
-        if self.location.decided_by == "--cache":
-            return
-        if limit and limit >= LITTLE_BYTES and (stored := self._summed()) > limit:
-            yield (
-                f"the limit is too small: {format_size(stored)} are stored and {MAX_SIZE} allows "
-                f"{format_size(limit)}, so libsycl evicts when the next entry is added; "
-                f"export {MAX_SIZE}={2 * stored}"
-            )
-        if bounds != Bounds():
-            keys = [_key(item, _stems(item)[0]) for item in self.items("") if _stems(item)]
-            sizes = [key.spans["images"].length for key in keys if key]
-            if sizes and all(map(bounds.refusal, sizes)):
-                names = " ".join(bounds.names)
-                yield (
-                    f"{names.replace(' ', ' and ')} keep out the images of all {len(sizes)} entries that are "
-                    f"stored, so programs compile them at every run; unset {names}"
-                )
 
     def clear(self, checked: Checked) -> Checked:
         path = Path(checked.entry)
-        with suppress(OSError, FormatError, HeldError, ValueError):
+        with suppress(OSError, FormatError, ValueError):
             if path == self.root / _SIZE:
                 return checked.fixed() if self._resize(0, whole=True) else checked
-            if (item := _file(path)) is None:
+            if not (item := _file(path)):
                 return checked
-            lock = path.name.endswith(_EVICTION) and _is_lock(item, path.name)
-            named = _is_named(path.name) or _EVICTION in path.name or path.name == _SIZE + _LOCK
-            time = path.name.endswith(_TIME) and (
-                not item.seen[path.name].st_size or _time(item, _stem(path.name)) >= 0
-            )
-            gone = time or (path.name.endswith(_LOCK) and self._is_abandoned(item, path.name))
-            if lock or (named and gone):
-                path.unlink()
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
+            named = re.fullmatch(_FILE, path.name) or path.name.endswith((_SIZE + _LOCK, _EVICTION + _LOCK))
+            ended = (
+                path.name.endswith(_EVICTION) and not item.seen[path.name].st_size
+            )  # no program removes it
+            time = path.name.endswith(_TIME) and _time(item, _stem(path.name)) >= 0
+            old = time or self._is_abandoned(item, path.name)
+            if ended or (named and old):
+                path.unlink()
             for folder in (parts, parts[:-1]):
                 if self.layout.key_at(folder):
                     self.tidy(folder, len(folder))
@@ -649,19 +523,12 @@ class Sycl(SyclPlaces, FilesFormat):
             return None
         except (OSError, FormatError) as error:
             return Problem(FindingKind.UNTRUSTED, f"{error}: {_HANGS}")
-        number = _size_of(data)
-        if number is None:
-            strange = (
-                ""
-                if _SIZE_LIKE.fullmatch(data)
-                else "; libsycl did not write it, so it stays; move it elsewhere"
-            )
-            shown = printable(data.partition(b"\n")[0][:20], None)
-            return Problem(
-                FindingKind.CORRUPT, f"{_SIZE} has {shown!r}, which is not a size: {_HANGS}{strange}"
-            )
+        if (number := _size_of(data)) is None:
+            shown = printable(data[:20], None)
+            other = "" if _SIZE_LIKE.fullmatch(data) else "; libsycl did not write it, so move it elsewhere"
+            return Problem(FindingKind.CORRUPT, f"{_SIZE} has {shown!r}, not a size: {_HANGS}{other}")
         summed = self._summed()
-        if abs(number - summed) <= max(_SLACK_BYTES, summed // 4):
+        if abs(number - summed) <= max(64 << 10, summed // 4):
             return None  # libsycl itself counts in two ways
         effect = "evicts too early" if number > summed else "lets the cache grow too large"
         told = f"{_SIZE} says {format_size(number)} and the entries take {format_size(summed)}"
@@ -669,45 +536,33 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def _resize(self, change: int, *, whole: bool = False) -> bool:
         """Add a change to a size that is sound, or write the true one; whether that is done."""
-        path = self.root / _SIZE
-        with suppress(OSError, FormatError, HeldError), Folder.at(self.root) as folder:
-            if whole and not stat.S_ISREG(path.lstat().st_mode):
-                path.unlink()  # libsycl makes a new one
+        with suppress(OSError, FormatError), Folder.at(self.root) as folder:
+            if whole and not stat.S_ISREG(folder.lstat(_SIZE).st_mode):
+                folder.unlink(_SIZE)  # libsycl makes a new one
                 return True
-            lock = _file(self.root / (_SIZE + _LOCK))
             folder.lstat(_SIZE)
-            with self._held(folder, Files(self.root, (), "", lock.seen if lock else {}), [_SIZE]):
+            with files.held_by_name(folder, _SIZE + _LOCK, 0o200):
                 data = files.read(folder, _SIZE, _SIZE_BYTES)
                 number = _size_of(data)
                 if whole and _SIZE_LIKE.fullmatch(data):
-                    number, change = self._summed(), 0
+                    number = self._summed()
                 if number is not None:
                     files.overwrite(folder, _SIZE, str(max(0, number + change)).encode(), whole=True)
                     return True
         return False
 
 
-def _used_ns(item: Files, stem: str) -> int:
-    """The runtime's own note, which it renews only with eviction on, or a read that the disk noted."""
-    seen = [_time(item, stem)]
-    for status in (item.seen[stem + one] for one in (_BINARY, _SOURCE) if stem + one in item.seen):
-        seen.append(status.st_mtime_ns)
-        # A copy or a move sets the access time as well as the change time: only a later one is a read.
-        if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns):
-            seen.append(status.st_atime_ns)
-    return max(seen)
+def _read_ns(status: os.stat_result) -> int:
+    """The time of a read. A copy or a move sets the access time as well as the change time: no read."""
+    return status.st_atime_ns if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns) else 0
 
 
 def _size_of(data: bytes) -> int | None:
     """The first line as ``std::stoull`` reads it; an empty file counts as 0."""
-    number = _NUMBER.match(data.partition(b"\n")[0])
+    number = re.match(rb"[ \t\n\v\f\r]*\+?([0-9]{1,20})(?![0-9])", data.partition(b"\n")[0])
     if not data:
         return 0
     return int(number[1]) if number and int(number[1]) < 1 << 64 else None
-
-
-def _identities(item: Files) -> Mapping[str, Identity]:
-    return {name: Identity.of(status) for name, status in item.seen.items() if _is_content(name)}
 
 
 def _file(path: Path) -> Files | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.registry import of_others
-from tests.caches.sycl.build import Made, kernel_folder, opened, put, spirv, told
+from tests.caches.sycl.build import kernel_folder, opened, put, told
 
 SYSTEM = of_others("sycl")
 Ask = Callable[[Path, dict[str, str]], list[str]]
@@ -92,38 +92,6 @@ def test_a_limit_that_lets_entries_in_is_not_told(
     put(tmp_path)
 
     assert limits(tmp_path, environ) == []
-
-
-@pytest.mark.parametrize(("name", "value"), [(_MIN, "1000000"), (_MAX, "2000")])
-def test_bounds_that_keep_out_all_that_is_stored_are_told(
-    name: str, value: str, tmp_path: Path, limits: Ask
-) -> None:
-    """The variable at fault is named, with the remedy."""
-    put(tmp_path, Made(image=spirv("a", words=1000)))
-    put(tmp_path, Made(image=spirv("b", words=1000)))
-
-    (said,) = limits(tmp_path, {name: value})
-
-    assert said.startswith(f"{name} keep out the images of all 2 entries")
-    assert said.endswith(f"unset {name}")
-
-
-def test_bounds_that_keep_out_some_are_not_told(tmp_path: Path, limits: Ask) -> None:
-    """That is what they are for."""
-    put(tmp_path, Made(image=spirv("a")))
-    put(tmp_path, Made(image=spirv("b", words=1000)))
-
-    assert limits(tmp_path, {_MIN: "1000"}) == []
-
-
-def test_a_limit_below_what_is_stored_is_told(tmp_path: Path, limits: Ask) -> None:
-    """With one that is large enough."""
-    put(tmp_path, Made(compiled=spirv("a", words=300_000)))
-
-    (said,) = limits(tmp_path, {_LIMIT: "1100000"})
-
-    assert said.startswith("the limit is too small: ")
-    assert "so libsycl evicts when the next entry is added; export SYCL_CACHE_MAX_SIZE=24" in said
 
 
 def _of_hashes(root: Path) -> None:
