@@ -188,6 +188,8 @@ class Growth(NamedTuple):
     """Bytes that were not there."""
     names: tuple[str, ...] = ()
     """Some of the entries."""
+    again: int = 0
+    """How many of them were there before, and were written anew."""
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:
@@ -212,16 +214,16 @@ def joined(many: tuple[tuple[Growth, ...], ...]) -> tuple[Growth, ...]:
     for one in (growth for run in many for growth in run):
         other = total.get(one.cache, Growth(one.cache, 0, 0))
         names = (*other.names, *one.names)[:NAMES_KEPT]
-        total[one.cache] = Growth(
-            one.cache, other.entries + one.entries, other.size_bytes + one.size_bytes, names
-        )
+        size, again = other.size_bytes + one.size_bytes, other.again + one.again
+        total[one.cache] = Growth(one.cache, other.entries + one.entries, size, names, again)
     return tuple(total.values())
 
 
 def _of(name: str, before: Mapping[str, Held], after: Mapping[str, Held]) -> Growth:
     gained = {entry: _gain(before.get(entry), held) for entry, held in after.items()}
     new = {entry: size for entry, size in gained.items() if size > 0}
-    return Growth(name, len(new), sum(new.values()), tuple(sorted(new)[:NAMES_KEPT]))
+    again = sum(entry in before and before[entry].made_ns != after[entry].made_ns for entry in new)
+    return Growth(name, len(new), sum(new.values()), tuple(sorted(new)[:NAMES_KEPT]), again)
 
 
 def _gain(before: Held | None, after: Held) -> int:

@@ -239,7 +239,8 @@ def written(one: Written) -> Line:
     if one.before_bytes is None:
         what = [entry.target, entry.artifact_kind, size]
     else:
-        what = [f"{'grew to' if entry.size_bytes > one.before_bytes else 'written again,'} {size}"]
+        grew = entry.size_bytes > one.before_bytes
+        what = [f"{'grew to' if grew else 'written again, as it was not used,'} {size}"]
     told = (
         format_instant(one.when_ns).partition("T")[2],
         entry.cache,

@@ -9,7 +9,8 @@ stored. An executable for a CPU begins with its HLO module, and that with the mo
 JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache, ``-atime`` next to it has the nanoseconds of the last use as
 u64, little-endian, and ``.lockfile`` is locked (flock) around every read and write. Files are written in
 place, before 0.4.30 under a temporary name, and since then existing files are never rewritten. XLA stores its
-tuning results in a separate directory there.
+tuning results in a separate directory there. Every key has jaxlib's version, so one never reads another's
+files: from 0.10 on a message precedes an executable, and shows that an older one wrote none of these.
 
 A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame contain their
 lengths, so a cut is noticed without unpacking; that needs the package ``zstandard``. Bytes after the data are
@@ -21,10 +22,12 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches import interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, LockedFormat
 from gpucache.caches.format import SECOND_NS, UnjudgedError
@@ -109,7 +112,7 @@ _LARGEST_BYTES = 1 << 30
 """The largest file that is read, and the largest decompressed size."""
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
 _YOUNG_NS = 60 * SECOND_NS
-_BEGINNING_BYTES = 4096
+_BEGINNING_BYTES, _MESSAGE_BYTES = 4096, 64
 _MODULE_BYTES = 1 << 20
 """The beginning of an executable that is unpacked for its module's name; types of arguments precede it."""
 _NAME = re.compile(rb"(?:jit|pmap)_[\w.$<>-]{0,4096}", re.ASCII)
@@ -126,6 +129,8 @@ _CPU = re.compile(rb"-[a-z]+-linux-\w+\x12?[^+]{0,4}?([a-z][\w-]{1,40})[^+\w]{1,
 """A target triple of LLVM's, the CPU's name, and the beginning of its features."""
 _NESTED = 8
 _VERSIONS = {True: "0.4.31+", False: "0.4.20-0.4.30"}
+_NEWER, _NEWER_VERSION = b"\x12\tpjrt_ifrt", (0, 10)
+"""The name in the message that precedes an executable from that version on."""
 _CACHE, _USE = "-cache", "-atime"
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
@@ -170,11 +175,12 @@ class Jax(JaxPlaces, LockedFormat):
 
     def look(self, item: Files) -> CacheEntry:
         name, status = next(iter(item.seen.items()))
-        start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
+        start, unpacked = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
         problem = None if packed else Problem(FindingKind.CORRUPT, f"it is not zstd or zlib; {_STAYS}")
         with suppress(BrokenError):  # for example if this Python cannot read zstd
-            seconds = unpack(start, 4)
+            unpacked = unpack(start, _MESSAGE_BYTES)
+        seconds, newer = unpacked[:4], _NEWER in unpacked
         beside = (one for one in item.names[1:] if one.endswith(_USE))
         uses = [int.from_bytes(item.part(one, 0, 8), "little") for one in beside]
         return self.entry(item)._replace(
@@ -185,7 +191,8 @@ class Jax(JaxPlaces, LockedFormat):
             compile_ns=int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None,
             last_used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
             shows=bool(packed) or not start,
-            toolchain=(("JAX", _VERSIONS[name.endswith(_CACHE)]),),
+            toolchain=(("JAX", "0.10+" if newer else _VERSIONS[name.endswith(_CACHE)]),),
+            gone="JAX 0.10 or newer" if newer and _is_older_here() else "",
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -263,6 +270,13 @@ class Jax(JaxPlaces, LockedFormat):
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The executable first: one without an -atime stops JAX from writing others."""
         return sorted(names, key=lambda name: name.endswith(_USE))
+
+
+@cache
+def _is_older_here() -> bool:
+    """Whether every JAX on this machine is older than those that write the newer form."""
+    here = [re.match(r"(\d+)\.(\d+)", one) for one in interpreters.versions_of("jaxlib")]
+    return bool(here) and all(one and (int(one[1]), int(one[2])) < _NEWER_VERSION for one in here)
 
 
 def _place(executable: bytes) -> str:

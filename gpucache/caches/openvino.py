@@ -1,10 +1,12 @@
 """OpenVINO's compiled models, a file for each, in the directory that a program names with ``CACHE_DIR``.
 
 Source: OpenVINO, ``src/inference/src/cache_manager.hpp`` and ``compilation_context.cpp``; checked against
-files of OpenVINO 2026.4 on a CPU, which it compiles again and replaces where it notices damage. ``HASH.blob``
-is a line of XML with OpenVINO's version, and the plugin's data. The CPU's begin with ``RR_UPCVO``, u32 1 and
-u64 size of a text; then come six u64, offset and size of custom data, constants and the model, and these
-three, one behind the other. The GPU's drivers put kernels into ``HASH.cl_cache``.
+files of OpenVINO 2023.3, 2024.6, 2025.0 and 2026.4 on a CPU, which compiles a model again and replaces its
+file where it notices damage; it runs one with changed weights, or without its last byte. ``HASH.blob`` is a
+line of XML with OpenVINO's version, and the plugin's data. The CPU's are six u64, offset and size of custom
+data, constants and the model, and these three, one behind the other. Up to 2025 offsets count from the
+file's beginning; in 2026 ``RR_UPCVO``, u32 1, u64 size of a text and the text precede the six, from which
+offsets count. The GPU's drivers put kernels into ``HASH.cl_cache``.
 """
 
 import re
@@ -23,7 +25,7 @@ from gpucache.units import printable
 _LINE = re.compile(rb'<\?xml version="1\.0"\?><compiled_blob ie_version="([^"\n]{0,200})"[^\n]*/>\n')
 _CPU, _TEXT, _PARTS = b"RR_UPCVO\1\0\0\0", struct.Struct("<Q"), struct.Struct("<6Q")
 _BEGINNING_BYTES = 8192
-_AGAIN = "OpenVINO compiles the model again and replaces the file where it notices"
+_AGAIN = "OpenVINO compiles the model again and replaces the file if it notices, and runs it as it is if not"
 
 
 def _key(groups: Sequence[str]) -> str:
@@ -56,10 +58,11 @@ class Openvino(OpenvinoPlaces, FilesFormat):
         if line is None:
             problem = Problem(FindingKind.MISLABELLED, f"it does not begin as OpenVINO's models do; {_AGAIN}")
             return self.entry(item)._replace(damage=problem, shows=False)
-        missing = _end(start, line.end()) - status.st_size
+        end = _end(start, line.end())
+        missing = end - status.st_size
         detail = f"its last {missing} bytes are missing; {_AGAIN}"
         return self.entry(item)._replace(
-            target="cpu" if start.startswith(_CPU, line.end()) else "",
+            target="cpu" if end else "",
             artifact_kind="model",
             toolchain=(("OpenVINO", printable(line[1])),),
             damage=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
@@ -68,13 +71,14 @@ class Openvino(OpenvinoPlaces, FilesFormat):
 
 def _end(start: bytes, at: int) -> int:
     """Where a model for the CPU ends, by the beginning of its file; 0 for others."""
-    if not start.startswith(_CPU, at):
-        return 0
-    at += len(_CPU)
-    (text_bytes,) = _TEXT.unpack_from(start.ljust(at + _TEXT.size, b"\0"), at)
-    end: int = at + _TEXT.size + text_bytes
-    parts = start[end : end + _PARTS.size]
+    origin = 0
+    if start.startswith(_CPU, at):
+        at += len(_CPU)
+        (text_bytes,) = _TEXT.unpack_from(start.ljust(at + _TEXT.size, b"\0"), at)
+        origin = at = at + _TEXT.size + text_bytes
+    parts = start[at : at + _PARTS.size]
     if len(parts) < _PARTS.size:
-        return end + _PARTS.size
-    *_, offset, size = _PARTS.unpack(parts)
-    return end + int(offset) + int(size)
+        return at + _PARTS.size if origin else 0
+    first, first_bytes, second, second_bytes, third, third_bytes = _PARTS.unpack(parts)
+    is_table = (first, second) == (at + _PARTS.size, first + first_bytes) and third == second + second_bytes
+    return int(origin + third + third_bytes) if origin or is_table else 0

@@ -99,8 +99,13 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         if not has_table(connection, "dict"):
-            detail = f"it has no table of a dictionary; {self.consequence}"
-            yield Problem(FindingKind.MISLABELLED, detail)
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dict'").fetchone():
+                yield Problem(FindingKind.MISLABELLED, f"its dict is no table; {self.consequence}")
+            else:
+                told = (
+                    "it has no table of a dictionary; pytools makes one, and programs compute its rows again"
+                )
+                yield Problem(FindingKind.ORPHAN, told)
             return
         for (row,) in connection.execute("SELECT key_value FROM dict"):
             if wrong := pickles.problem(row if isinstance(row, bytes) else b"", _NAMES):

@@ -12,7 +12,9 @@ def test_new_and_larger_entries_count() -> None:
 
 def test_an_entry_written_anew_counts_whole() -> None:
     """The same name and size with another time is an entry of a cache that every start empties."""
-    assert growth({"pocl": {"a": Held(9, 1)}}, {"pocl": {"a": Held(9, 2)}}) == (Growth("pocl", 1, 9, ("a",)),)
+    assert growth({"pocl": {"a": Held(9, 1)}}, {"pocl": {"a": Held(9, 2)}}) == (
+        Growth("pocl", 1, 9, ("a",), 1),
+    )
 
 
 def test_a_cache_that_gained_nothing_is_left_out() -> None:

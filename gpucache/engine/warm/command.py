@@ -41,7 +41,7 @@ from gpucache.answers.entries import Growth, Snapshot, entries, growth, joined, 
 from gpucache.host import os_errors
 from gpucache.host.process_groups import CommandRun, run_command
 from gpucache.host.scratch import absent, remove_empty, scratch
-from gpucache.units import format_duration, format_list
+from gpucache.units import format_count, format_duration, format_list
 
 UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"
 _MORE = 1.5
@@ -434,9 +434,22 @@ def summarise_settle(
         growth=joined(tuple(run.growth for run in runs)),
         restless=() if settled or last is None else last.growth,
         environment=environment,
-        missed=() if failed or proof is None else tuple(_missed(runs, proof)),
+        missed=() if failed else (*_rejected(runs), *(_missed(runs, proof) if proof else ())),
         notes=(*(() if failed else _unhelped(runs)), *notes, *_unseen(proof)),
     )
+
+
+def _rejected(runs: Sequence[SettleRun]) -> Iterator[str]:
+    """The caches of which the last two runs only replaced entries that they found, a sentence each."""
+    before, last = (runs[-2].growth, runs[-1].growth) if len(runs) > 1 else ((), ())
+    replaced = {one.cache for one in before if one.again}
+    for one in last:
+        if one.again == one.entries and one.cache in replaced:
+            count = format_count(one.again, "entry that was there", "entries that were there")
+            yield (
+                f"it wrote {count} into {one.cache} again, so it rejects what it finds and compiles it at "
+                f"every start: {format_list(one.names)}"
+            )
 
 
 def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:

@@ -71,6 +71,19 @@ def test_the_executable_of_another_module_is_seen(before: bytes, tmp_path: Path)
     assert found == {key(0): [], key(1): [FindingKind.MISLABELLED]}
 
 
+@pytest.mark.parametrize(("here", "gone"), [("0.6.2", True), ("0.10.0", False), ("", False)])
+def test_an_entry_of_a_newer_jax_than_those_here_has_no_reader(
+    here: str, gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message precedes its executable since 0.10; where no JAX is found, nothing is known."""
+    monkeypatch.setattr("gpucache.caches.interpreters.versions_of", lambda _: frozenset(filter(None, [here])))
+    jax._is_older_here.cache_clear()
+    put(tmp_path)
+    entry = only(opened(SYSTEM, tmp_path))
+    jax._is_older_here.cache_clear()
+    assert (bool(entry.gone), entry.producer) == (gone, "JAX 0.10+")
+
+
 def test_the_layout_before_0_4_31_is_known(tmp_path: Path) -> None:
     """Its files have no ending, and what a killed writer left is cleared, but a person's file is not."""
     put(tmp_path, old=True, data=packed(executable("jit_f")))

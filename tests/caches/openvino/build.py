@@ -15,6 +15,14 @@ def content(number: int = 0) -> bytes:
     return _LINE + head + b"".join(parts)
 
 
+def older_content() -> bytes:
+    """A model for the CPU as OpenVINO wrote it until 2025."""
+    parts, line = [b"<?xml?>", bytes(40), b"model"], _LINE.replace(b"2026.4.1", b"2024.6.0")
+    offsets = [len(line) + 48 + sum(map(len, parts[:number])) for number in range(len(parts))]
+    table = (value for pair in zip(offsets, map(len, parts), strict=True) for value in pair)
+    return line + struct.pack("<6Q", *table) + b"".join(parts)
+
+
 def put(root: Path, number: int = 0, data: bytes | None = None) -> Path:
     """Lay one model; its file."""
     root.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import PTX, kinds, only, opened
-from tests.caches.openvino.build import content, put
+from tests.caches.openvino.build import content, older_content, put
 
 SYSTEM = of_others("openvino")
 
@@ -28,6 +28,7 @@ def test_a_model_says_its_version_and_kernels_are_entries(tmp_path: Path) -> Non
         (b"", FindingKind.TRUNCATED),
         (content()[:-1], FindingKind.TRUNCATED),
         (content()[:150], FindingKind.TRUNCATED),
+        (older_content()[:-1], FindingKind.TRUNCATED),
         (b"<html>", FindingKind.MISLABELLED),
     ],
 )
@@ -40,3 +41,10 @@ def test_damage_is_found_and_repaired(data: bytes, kind: FindingKind, tmp_path: 
     assert kinds(checked) == [kind]
     assert cache.repair(checked, entry).findings[0].repaired
     assert not path.exists() and other.exists()
+
+
+def test_a_model_of_an_older_version_is_sound(tmp_path: Path) -> None:
+    """It is for the CPU by its table of parts."""
+    put(tmp_path, data=older_content())
+    entry = only(opened(SYSTEM, tmp_path))
+    assert (entry.target, entry.damage) == ("cpu", None)

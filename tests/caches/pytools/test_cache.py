@@ -143,6 +143,14 @@ def test_a_view_in_the_place_of_the_table_is_not_read(tmp_path: Path) -> None:
     assert dict(cache.report(only(cache)).payload)["rows"] == "0"
 
 
+def test_a_dictionary_without_its_table_is_made_anew_by_its_owner(tmp_path: Path) -> None:
+    """pytools makes the table where it is missing."""
+    with closing(sqlite3.connect(put(tmp_path))) as database, database:
+        database.execute("ALTER TABLE dict RENAME TO other")
+    cache = opened(SYSTEM, tmp_path)
+    assert kinds(cache.check(only(cache))) == [FindingKind.ORPHAN]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
 def test_a_dictionary_that_a_program_has_open_stays(tmp_path: Path) -> None:
     """Its next store would fail; once the program ended the file goes."""

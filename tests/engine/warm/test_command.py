@@ -38,6 +38,15 @@ def test_it_gives_up_on_what_never_settles() -> None:
     assert [one.names for one in summary.restless] == [("3",)]
 
 
+def test_what_every_run_writes_again_is_rejected_by_the_program() -> None:
+    """An entry that is replaced at each start is never a hit; one that is new each time is none of these."""
+    moments = iter({"jax": {"jit_f": Held(9, made_ns)}} for made_ns in range(9))
+    summary = summarise_settle(list(settle(lambda: _GOOD, lambda: next(moments), most=4)))
+    assert [(one.cache, one.again, one.names) for one in summary.restless] == [("jax", 1, ("jit_f",))]
+    assert len(summary.missed) == 1 and "jit_f" in summary.missed[0]
+    assert summarise_settle(list(settle(lambda: _GOOD, _looks(*range(5)), most=4))).missed == ()
+
+
 def test_a_failure_ends_it() -> None:
     """A failed command is not run again, and is not called settled although it wrote nothing."""
     runs = list(settle(lambda: CommandRun(5, "it ended with exit code 1", ""), _looks(0, 0, 0)))
