@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpucache.cli import topics
+from gpucache.cli import manual
 from tests.children import run_text
 
 README = Path(__file__).parents[1] / "README.md"
@@ -92,10 +92,11 @@ def test_the_kernel_of_the_page_on_checks_fails_as_shown(
     tmp_path: Path, opencl_environment: Mapping[str, str]
 ) -> None:
     """The program that launches it ends with the sentence below it."""
-    (tmp_path / "gather.cl").write_text(topics.KERNEL, encoding="ascii")
+    kernel, launcher, failure = manual.verbatims("checks")["CHECKS"]
+    (tmp_path / "gather.cl").write_text(kernel, encoding="ascii")
     done = run_text(
-        [sys.executable, "-c", topics.LAUNCHER],
+        [sys.executable, "-c", launcher],
         cwd=tmp_path,
         env={**os.environ, **opencl_environment, "GPUCACHE_DIR": str(tmp_path / "cache")},
     )
-    assert done.stderr.strip().endswith("gpucache.errors." + topics.FAILURE.replace("\n", " "))
+    assert done.stderr.strip().endswith("gpucache.errors." + failure.replace("\n", " "))

@@ -11,13 +11,18 @@ import click
 import pytest
 
 from gpucache import settings
-from gpucache.cli import recipes
+from gpucache.cli import manual
 from gpucache.cli.group import gpucache
 from gpucache.settings import file_defaults
 from tests.caches.pytools import build as pytools
 from tests.children import run_text
 
-_TEXTS = [text for recipe in recipes.EVERY for _, text in recipe.steps]
+_RECIPES = manual.verbatims("recipes")
+_TEXTS = [text for texts in _RECIPES.values() for text in texts]
+_, _CRON = _RECIPES["A LIMIT EVERY DAY"]
+_, _SETTINGS, _HOMES = _RECIPES["A MACHINE FOR MANY USERS"]
+_DOCKERFILE = _RECIPES["IMAGES"][0]
+(_SLURM,) = _RECIPES["A JOB ARRAY"]
 _SOURCE = 'extern "C" __global__ void {0}(int *a) {{ *a = 1; }}\n'
 _BIN = str(Path(sys.executable).parent)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the recipes are for Linux")
@@ -53,7 +58,7 @@ def test_a_command_line_is_understood(
 def test_the_settings_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is read, also with its line for a quota."""
     monkeypatch.setattr(settings, "MACHINE", str(tmp_path / "machine.toml"))
-    text = recipes.SETTINGS.replace("# dir", "dir")
+    text = _SETTINGS.replace("# dir", "dir")
     (tmp_path / "machine.toml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("USER", "me")
     assert file_defaults()["GPUCACHE_DIR"] == "/scratch/me/gpucache"
@@ -78,7 +83,7 @@ def test_tasks_of_an_array_build_all(sh: Callable[..., str], tmp_path: Path) -> 
     """Each task builds other programs, together they build every one, and cron removes what is too much."""
     for name in ("one", "two", "three", "four", "five"):
         (tmp_path / f"{name}.cu").write_text(_SOURCE.format(name), encoding="utf-8")
-    job = recipes.SLURM.replace("/scratch/$USER", str(tmp_path)).replace(
+    job = _SLURM.replace("/scratch/$USER", str(tmp_path)).replace(
         "--recording recording", "*.cu --target cuda:sm_90"
     )
     counts = []
@@ -88,7 +93,7 @@ def test_tasks_of_an_array_build_all(sh: Callable[..., str], tmp_path: Path) -> 
     assert sum(counts) == 5 and max(counts) < 5
     assert sh(f"gpucache --root {tmp_path}/gpucache warm --check *.cu --target cuda:sm_90").count("hit") >= 5
     place = f"GPUCACHE_DIR={tmp_path}/gpucache "
-    cron = recipes.CRON.partition("*  ")[2].replace(".local/bin/", place).replace("20G", "0B")
+    cron = _CRON.partition("*  ")[2].replace(".local/bin/", place).replace("20G", "0B")
     assert sh(cron.replace(" --cache all", "")) == ""
     assert "0 (0 B)" in sh(f"{place}gpucache inspect --stats")
 
@@ -99,7 +104,7 @@ def test_an_image_serves_its_users(sh: Callable[..., str], tmp_path: Path) -> No
     (tmp_path / "k.cu").write_text(_SOURCE.format("k"), encoding="utf-8")
     manifest = '[[program]]\nsource = "k.cu"\ntargets = ["cuda:sm_90"]\n'
     (tmp_path / "all.toml").write_text(manifest, encoding="utf-8")
-    (line,) = (line for line in recipes.DOCKERFILE.splitlines() if line.startswith("RUN gpucache"))
+    (line,) = (line for line in _DOCKERFILE.splitlines() if line.startswith("RUN gpucache"))
     sh(line.removeprefix("RUN ").replace("/app/", "").replace("/cache", "cache"))
     assert "1 hit" in sh(
         "gpucache warm --check k.cu --target cuda:sm_90", GPUCACHE_SYSTEM_DIRS=str(tmp_path / "cache")
@@ -113,6 +118,6 @@ def test_every_home_has_a_line(sh: Callable[..., str], tmp_path: Path) -> None:
         (tmp_path / "home" / user).mkdir(parents=True)
     kept = pytools.put(tmp_path / "home" / "bob" / ".cache" / "pytools")
     kept.write_bytes(kept.read_bytes() + bytes(3 << 20))
-    out = sh(recipes.HOMES.replace("/home/*", f"{tmp_path}/home/*"))
+    out = sh(_HOMES.replace("/home/*", f"{tmp_path}/home/*"))
     sizes = [(line.split()[0], line.rpartition("/")[2]) for line in out.splitlines()]
     assert sizes == [("0.0", "ann"), ("3.0", "bob")]

@@ -6,24 +6,31 @@
 Owns their places in a checkout. They contain no date, no path of this machine and no terminal's width.
 
 The manual pages are of commands (section 1), of a manifest and the documents of ``--json`` (5), and of topics
-(7). Must not repeat facts from elsewhere: names, options and help are read from the Click
-tree, examples and words from ``topics``, exit codes from the group, variables from the settings,
-fields from the manifest's grammar, keys from the types of outcomes.
+(7); their sentences are in ``pages/``. Must not repeat facts from elsewhere: names, options and help are read
+from the Click tree, examples from ``usage``, exit codes from the group, variables from the settings, fields
+from the manifest's grammar, keys from the types of outcomes, places of caches from the registry.
 """
 
 import inspect
 import json
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 import click
 
+from gpucache.answers.bench import BenchVerdict
 from gpucache.answers.document import record_name
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.run import RunResult
 from gpucache.answers.run_lines import NOT_STARTED, unbuilt
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
-from gpucache.cli import completion, recipes, topics
+from gpucache.answers.transfer import PullResult, PushResult
+from gpucache.answers.warm import WarmResult
+from gpucache.caches.registry import SYSTEMS, described, moves
+from gpucache.cli import completion, manual
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
-from gpucache.cli.topics import EXIT_CODES, WORDS
 from gpucache.cli.usage import EXAMPLES, Example
 from gpucache.errors import ExitCode
 from gpucache.host.file_stamps import FUNCTIONS_OF_FILES
@@ -123,98 +130,46 @@ def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
+TOPICS = ("caches", "keys", "checks", "fleet", "recipes")
 MANIFEST = "gpucache-manifest"
 JSON = "gpucache-json"
-OTHERS = ((MANIFEST, 5), (JSON, 5), *topics.PAGES, (recipes.RECIPES, 7))
+OTHERS = ((MANIFEST, 5), (JSON, 5), *((f"gpucache-{name}", 7) for name in TOPICS))
 """The pages that are of no command, with their sections."""
-_WHAT_A_MANIFEST_IS = (
-    "A manifest lists programs and how they are built, for gpucache warm --manifest FILE and gpucache bench "
-    "--manifest FILE. It is a TOML file in UTF-8, of any name, with one table [[program]] for each program "
-    "and at most one table [defaults], whose fields count for all programs. Paths are relative to "
-    "the manifest's directory. A field or table of another name is an error that names the line.",
-    "The options -I, -D, --option and --local-size of the command line are added to every program.",
-)
-SAMPLE = """\
-[defaults]
-include = ["include"]
 
-[[program]]
-source = "kernels/*.cl"
-defines = { N = 4 }
-variants = { T = ["float", "double"] }
-local_sizes = [[64], [16, 16]]
+_STORE_UNUSABLE = "the store cannot be reached or refuses, or a cache cannot be used or only partly be read"
+EXIT_CODES: dict[str, dict[ExitCode, str]] = {
+    "push": {
+        ExitCode.DONE: "the store has every entry that was selected, except those that are refused (RESULTS)",
+        ExitCode.USAGE: "no such store, cache, entry or key file, or an extra that is not installed",
+        ExitCode.FINDINGS: "an entry is damaged and was not sent, or the store has objects that are garbage",
+        ExitCode.CACHE_UNUSABLE: _STORE_UNUSABLE,
+    },
+    "pull": {
+        ExitCode.DONE: "the caches have every entry that fits the machine, also if none does; and whatever "
+        "happens with --best-effort, unless the command line is wrong or the command is interrupted",
+        ExitCode.USAGE: "the directory is not a store; no such cache or key; or an extra is not installed",
+        ExitCode.FINDINGS: "an entry is not signed by a trusted key, is damaged or could not be written, or "
+        "the store has objects that are garbage; all others were pulled",
+        ExitCode.CACHE_UNUSABLE: f"there is no store at the URL, {_STORE_UNUSABLE}",
+    },
+    "key": {
+        ExitCode.DONE: "both files were written, or the public key was printed",
+        ExitCode.USAGE: "a file of that name exists or cannot be written; with --public, it is not a secret "
+        "key or others may read it; or the extra 'remote' is not installed",
+    },
+}
+"""By verb, its exit codes where they mean more than for all verbs; the common ones are not repeated."""
 
-[[program]]
-source = "kernels/scale.cu"
-options = ["-std=c++17"]
-targets = ["cuda:sm_80", "cuda:sm_90", "cuda:compute_90"]
-name_expressions = ["scale<float>"]
-"""
-_WHAT_A_DOCUMENT_IS = (
-    "With --json, a command prints one JSON document on standard output, also if it could not run; "
-    "'inspect --watch' prints an object on each line, the last with the reason it ended. "
-    "Names are in snake_case and end in their units: _ms is milliseconds, _ns nanoseconds, _bytes bytes. "
-    "Every key is always present; unknown values are null or empty text. A byte of a file name that is not "
-    "UTF-8 is escaped as an unpaired surrogate.",
-)
-FILES = (
-    ("CACHEDIR.TAG", "Marks this directory as a cache for backup tools; a shared cache has none."),
-    ("v1/entries/", "The entries, one file each, found by their key alone."),
-    ("v1/programs/", "The builds, evictions and quarantined entries of each program; explains misses."),
-    ("v1/removed.jsonl", "The programs whose records were removed; explains misses; bounded."),
-    ("v1/journal/", "The last misses, as inspect --misses shows them."),
-    ("v1/missed/", "The requests for warm --misses, with their sources; bounded."),
-    (
-        "v1/closures/",
-        "The headers of programs and the files of compilers, for faster starts; bounded.",
-    ),
-    ("v1/rows/", "The entry for each build under run, so that a hit needs no server; bounded."),
-    ("v1/quarantine/", "Damaged entries: the newest 32, up to 64 MiB in total."),
-    (
-        "v1/tmp/",
-        "Entries being written. Leftovers of killed processes are removed after an hour, with the next "
-        "stored entry, by evict and by verify --repair.",
-    ),
-    (
-        "v1/locks/",
-        "Locks of the builds in progress. A killed process's lock blocks no other, and is removed likewise.",
-    ),
-    ("v1/targets.json", "The targets that the last probe found, for completions."),
-)
-
-_ROOT = (
-    "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "
-    "macOS, %LOCALAPPDATA%\\gpucache\\Cache on Windows), unless --root or GPUCACHE_DIR names another. While "
-    "a command runs, compilers write to its directory gpucache-* in TMPDIR, and a cache in one file is "
-    "unpacked to such a directory in XDG_RUNTIME_DIR, /dev/shm or TMPDIR; that of a killed command is "
-    "removed by the next that needs one."
-)
-
-
-_COMPILERS = (
-    "gpucache uses the OpenCL platforms and the NVRTC of the machine. The extra embedded installs two "
-    "compilers from PyPI: NVRTC, and PoCL for CPUs (x86-64 Linux). That PoCL is of 2022 and cannot compile "
-    "for some newer CPUs, which gpucache devices reports; Debian's pocl-opencl-icd can.",
-    "run, record and export layer put a library in C into the command. It is compiled at install time with "
-    "cc, or with ziglang from PyPI if there is no cc.",
-    "Intel's CPU runtime from PyPI needs an ICD file so that the OpenCL loader can find it:",
-)
-_INTEL = """\
-.venv/bin/pip install intel-opencl-rt intel-cmplr-lib-rt
-mkdir icd && echo $PWD/.venv/lib/libintelocl.so > icd/intel.icd
-export OCL_ICD_VENDORS=$PWD/icd"""
-_COMPLETION = (
-    "Manual pages and completions are installed below share in the environment. A place that the shell "
-    "searches by itself, such as /usr/local or ~/.local, needs none of these lines; an environment .venv "
-    "does:"
-)
-_SHELLS = """\
-share="$PWD/.venv/share"
-export MANPATH="$share/man:"
-source "$share/bash-completion/completions/gpucache"   # bash
-fpath+=("$share/zsh/site-functions")          # zsh, before compinit
-cd ~/.config/fish/completions &&                # fish
-    ln -s "$share"/fish/vendor_completions.d/gpucache.fish ."""
+WORDS: dict[str, tuple[str, type[StrEnum]]] = {
+    "warm": ("RESULTS", WarmResult),
+    "inspect": ("VERDICTS", Verdict),
+    "verify": ("FINDINGS", FindingKind),
+    "run": ("RESULTS", RunResult),
+    "bench": ("VERDICTS", BenchVerdict),
+    "push": ("RESULTS", PushResult),
+    "pull": ("RESULTS", PullResult),
+}
+"""The words in a verb's output, by verb and under their heading."""
 
 
 def texts(context: click.Context) -> dict[str, str]:
@@ -223,9 +178,12 @@ def texts(context: click.Context) -> dict[str, str]:
     every = [*((page_name(one), 1) for one in tree), *OTHERS]
     found = {f"{page_name(one)}.1": _page(one, every) for one in tree}
     others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
-    others |= {f"{name}.7": lines for name, lines in topics.pages()} | {
-        f"{recipes.RECIPES}.7": recipes.page()
+    made = {
+        "systems": manual.listing((name, described(name)) for name in SYSTEMS),
+        "moving": manual.listing((name, moves(name)) for name in SYSTEMS),
+        "reasons": manual.listing(words(Verdict)),
     }
+    others |= {f"gpucache-{name}.7": manual.page(f"gpucache-{name}", 7, name, **made) for name in TOPICS}
     return found | {name: "\n".join(lines) + "\n" for name, lines in others.items()}
 
 
@@ -252,30 +210,30 @@ def page_name(context: click.Context) -> str:
 def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
     name, command = page_name(context), context.command
     lines = [
-        *topics.title(name, 1, command.short_help or _paragraphs(command)[0]),
-        topics.heading("SYNOPSIS"),
-        topics.synopsis(context.command_path, " ".join(command.collect_usage_pieces(context))),
-        topics.heading("DESCRIPTION"),
-        *topics.paragraphs(_paragraphs(command)),
+        *manual.title(name, 1, command.short_help or _paragraphs(command)[0]),
+        manual.heading("SYNOPSIS"),
+        manual.synopsis(context.command_path, " ".join(command.collect_usage_pieces(context))),
+        manual.heading("DESCRIPTION"),
+        *manual.paragraphs(_paragraphs(command)),
         *_commands(context),
-        topics.heading("OPTIONS"),
-        *topics.options(_options(context)),
+        manual.heading("OPTIONS"),
+        *manual.options(_options(context)),
         *_words(str(context.info_name)),
         *_examples(EXAMPLES.get(context.command_path.partition(" ")[2], ())),
-        topics.heading("EXIT STATUS"),
+        manual.heading("EXIT STATUS"),
         *_exit_codes(context),
         *_surroundings(context),
-        *topics.see_also([page for page in every if page[0] != name]),
+        *manual.see_also([page for page in every if page[0] != name]),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _commands(context: click.Context) -> Iterator[str]:
     if isinstance(context.command, click.Group):
-        yield topics.heading("COMMANDS")
+        yield manual.heading("COMMANDS")
         for verb, command in commands(context).items():
-            page = topics.reference(f"{page_name(context)}-{verb}", 1)
-            yield from (".TP", page, topics.filled(command.short_help or ""))
+            page = manual.reference(f"{page_name(context)}-{verb}", 1)
+            yield from (".TP", page, manual.filled(command.short_help or ""))
 
 
 def _options(context: click.Context) -> Iterator[tuple[str, str]]:
@@ -286,16 +244,16 @@ def _options(context: click.Context) -> Iterator[tuple[str, str]]:
 def _words(verb: str) -> Iterator[str]:
     if verb in WORDS:
         heading, kind = WORDS[verb]
-        yield topics.heading(heading)
-        yield from topics.listing(words(kind))
+        yield manual.heading(heading)
+        yield from manual.listing(words(kind))
 
 
 def _examples(examples: Sequence[Example]) -> Iterator[str]:
     if examples:
-        yield topics.heading("EXAMPLES")
+        yield manual.heading("EXAMPLES")
     for number, one in enumerate(examples):
         yield from ((".PP",) if number else ())
-        yield from (topics.filled(one.wish), *topics.verbatim(one.command))
+        yield from (manual.filled(one.wish), *manual.verbatim(one.command))
 
 
 def _exit_codes(context: click.Context) -> Iterator[str]:
@@ -303,14 +261,14 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
     codes = list(ExitCode)
     verb = context.command_path.partition(" ")[2]
     if verb in COMMANDED[:2]:
-        yield topics.filled(
+        yield manual.filled(
             "That of the command; if a signal ended it, this process ends by the same one. If nothing was "
             "started:"
         )
         of_verbs = (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.INTERRUPTED)
         codes = [code for code in codes if code not in of_verbs]
     elif verb == "export layer":
-        yield topics.filled(
+        yield manual.filled(
             "That of the command if it failed; if a signal ended it, this process ends by the same one, "
             "which a shell shows as 128 and the signal's number. 3 also if the layer serves nothing. Else:"
         )
@@ -319,22 +277,19 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
     own = EXIT_CODES.get(verb)
     if own is not None:
         codes = [code for code in codes if code in own or code in (ExitCode.UNEXPECTED, ExitCode.INTERRUPTED)]
-    yield from topics.listing((str(code.value), (own or {}).get(code, code.meaning)) for code in codes)
+    yield from manual.listing((str(code.value), (own or {}).get(code, code.meaning)) for code in codes)
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:
     """Variables and files on the page of the whole command, and on the other pages a reference to it."""
-    yield topics.heading("ENVIRONMENT")
     if context.parent is not None:
-        page = topics.reference(page_name(context.find_root()), 1)
-        told = topics.filled("lists the variables that say where the cache is and how it is used.")
+        yield manual.heading("ENVIRONMENT")
+        page = manual.reference(page_name(context.find_root()), 1)
+        told = manual.filled("lists the variables that say where the cache is and how it is used.")
         yield f"{page}\n{told}"
         return
-    variables = (*ENVIRONMENT, *RUN_ENVIRONMENT)
-    yield from topics.listing((variable.name, variable.meaning) for variable in variables)
-    yield from (topics.heading("FILES"), topics.filled(_ROOT), *topics.listing(FILES))
-    yield from (topics.heading("COMPILERS"), *topics.paragraphs(_COMPILERS), *topics.verbatim(_INTEL))
-    yield from (topics.heading("COMPLETION"), topics.filled(_COMPLETION), *topics.verbatim(_SHELLS))
+    variables = ((variable.name, variable.meaning) for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT))
+    yield from manual.part("surroundings", variables=manual.listing(variables))
 
 
 def _paragraphs(command: click.Command) -> list[str]:
@@ -342,50 +297,38 @@ def _paragraphs(command: click.Command) -> list[str]:
 
 
 def _manifest() -> Iterator[str]:
-    yield from topics.title(MANIFEST, 5, "programs to warm")
-    yield topics.heading("DESCRIPTION")
-    yield from topics.paragraphs(_WHAT_A_MANIFEST_IS)
-    yield topics.heading("FIELDS")
-    for field in FIELDS:
-        where = "" if field.shared else " In [[program]] alone."
-        yield from topics.listing([(f"{field.name} = {field.example}", field.meaning + where)])
-    yield topics.heading("EXAMPLES")
-    yield topics.filled(
-        "Each OpenCL program is built twice for every device, the CUDA program for three targets:"
+    fields = (
+        (f"{one.name} = {one.example}", one.meaning + ("" if one.shared else " In [[program]] alone."))
+        for one in FIELDS
     )
-    yield from topics.verbatim(SAMPLE)
-    yield from topics.see_also([("gpucache-warm", 1), ("gpucache-bench", 1), ("gpucache", 1)])
+    return manual.page(MANIFEST, 5, "manifest", fields=manual.listing(fields))
 
 
 def _json() -> Iterator[str]:
-    yield from topics.title(JSON, 5, "the JSON documents of gpucache")
-    yield topics.heading("DESCRIPTION")
-    yield from topics.paragraphs(_WHAT_A_DOCUMENT_IS)
-    yield topics.heading("DOCUMENT")
-    yield from topics.listing(_rows(Document))
-    yield from (
-        ".PP",
-        topics.filled("If a command could not run, the document has one more key, error, with:"),
+    return manual.page(
+        JSON,
+        5,
+        "json",
+        document=manual.listing(_rows(Document)),
+        error=manual.listing(_rows(Error)),
+        output=(line for answered in ANSWERS for line in _answered(answered)),
+        records=(line for kind in records() for line in _record(kind)),
     )
-    yield from topics.listing(_rows(Error))
-    yield topics.heading("OUTPUT")
-    for answered in ANSWERS:
-        yield from _answered(answered)
-    yield topics.heading("RECORDS")
-    for kind in records():
-        meaning = (kind.__doc__ or "").partition("\n\n")[0]
-        yield from (topics.subheading(record_name(kind)), topics.filled(meaning))
-        yield from topics.listing(_rows(kind))
-    yield from topics.see_also([("gpucache", 1)])
+
+
+def _record(kind: type) -> Iterator[str]:
+    meaning = (kind.__doc__ or "").partition("\n\n")[0]
+    yield from (manual.subheading(record_name(kind)), manual.filled(meaning))
+    yield from manual.listing(_rows(kind))
 
 
 def _answered(one: Answered) -> Iterator[str]:
     outcomes = f"Outcomes: {record_name(one.outcome)}. " if one.outcome else "No outcomes. "
     yield from (
-        topics.subheading(f"gpucache {one.asked}"),
-        topics.filled(f"{outcomes}{one.meaning} Summary:"),
+        manual.subheading(f"gpucache {one.asked}"),
+        manual.filled(f"{outcomes}{one.meaning} Summary:"),
     )
-    yield from topics.listing(_rows(one.summary)) if one.summary else ()
+    yield from manual.listing(_rows(one.summary)) if one.summary else ()
 
 
 def _rows(kind: type) -> Iterator[tuple[str, str]]:

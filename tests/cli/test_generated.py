@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucache import errors, manifest, settings
-from gpucache.cli import completion, generate, main, topics, usage
+from gpucache.cli import completion, generate, main, manual, usage
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 from gpucache.probe import remembered
@@ -249,7 +249,7 @@ def test_the_documented_exit_codes_are_the_ones_in_use() -> None:
     page = generate.pages()["gpucache.1"]
     for code in errors.ExitCode:
         assert f"  {code.value:<4} {code.meaning}\n" in str(gpucache.epilog)
-        assert f"\\fB{code.value}\\fR\n{topics.filled(code.meaning)}\n" in page
+        assert f"\\fB{code.value}\\fR\n{manual.filled(code.meaning)}\n" in page
     raised = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GpucacheError)
     ]
@@ -289,7 +289,7 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
     files = {TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
-    assert {path for path, _ in generate.FILES} == places | files
+    assert {*manual.terms("surroundings")} == places | files
 
 
 def test_help_is_in_groups_with_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from gpucache.answers.schema import words
-from gpucache.cli.generate import SAMPLE
+from gpucache.cli.generate import WORDS
 from gpucache.cli.group import VERBS, gpucache
-from gpucache.cli.topics import WORDS
+from gpucache.cli.manual import verbatims
 from gpucache.cli.usage import EXAMPLES
 from gpucache.manifest import read_manifest
 
@@ -96,7 +96,8 @@ def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str, monkeypatch
 
 def test_the_manifest_of_the_page_is_one(folder: Path) -> None:
     """The page's sample manifest can be read."""
-    (folder / "gpucache.toml").write_text(SAMPLE, encoding="utf-8")
+    (sample,) = verbatims("manifest")["EXAMPLES"]
+    (folder / "gpucache.toml").write_text(sample, encoding="utf-8")
     saxpy, scale = read_manifest(folder / "gpucache.toml")
     assert (len(saxpy.variants), len(scale.targets)) == (2, 3)
 
