@@ -229,11 +229,11 @@ def read_library(path: Path) -> Library:
     """The facts in a library's headers; empty if it cannot be read or is not a library."""
 
     def read() -> str:
-        from gpucache.payload import elf  # usually not needed, as the facts are remembered
+        from gpucache.payload import elf, reading  # usually not needed, as the facts are remembered
 
         try:
             with path.open("rb") as stream:
-                found = elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))
+                found = elf.read_library(reading.OnDisk.of(stream))
         except FormatError:
             found = Library()
         return "\x1e".join([found.build_id or "", *map("\x1f".join, found[1:])])
@@ -244,29 +244,6 @@ def read_library(path: Path) -> Library:
         return Library()
     needed, rpath, runpath = (tuple(filter(None, one.split("\x1f"))) for one in lists)
     return Library(build_id or None, needed, rpath, runpath)
-
-
-class _Stream(NamedTuple):
-    """A library on disk: see ``gpucache.payload.elf.Source``."""
-
-    stream: BinaryIO
-    size: int
-
-    def require(self, end: int, part: str) -> None:
-        if end > self.size:
-            from gpucache.payload.reading import CutError
-
-            raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
-
-    def cut(self, start: int, end: int) -> bytes:
-        start, end = min(start, self.size), min(end, self.size)
-        self.stream.seek(start)
-        data = self.stream.read(end - start)
-        if len(data) < end - start:
-            from gpucache.payload.reading import CutError
-
-            raise CutError("the file became shorter while it was read")
-        return data
 
 
 def mark(library: Path) -> str:

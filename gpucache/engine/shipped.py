@@ -5,12 +5,10 @@ A file can have gigabytes of code, so only the headers of its images are read. S
 is a zip file with binaries and libraries in it.
 """
 
-import os
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 from gpucache.answers.shipped import PACKED, Shipped
 from gpucache.errors import FormatError
@@ -19,7 +17,7 @@ from gpucache.model import Device
 from gpucache.payload import PayloadKind, describe
 from gpucache.payload.containers import FATBIN, images
 from gpucache.payload.elf import COMPRESSED, bundled, sections_at
-from gpucache.payload.reading import CutError, Reading
+from gpucache.payload.reading import OnDisk, Reading, Source
 
 _NAME = re.compile(r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)")
 _WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco)")
@@ -27,21 +25,6 @@ _WHOLE_BYTES, _MEMBERS = 64 << 20, 2000
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin")
 _OPAQUE = "its format is not documented, so gpucache cannot say for which devices it has code"
 _BARE = {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE}
-
-
-class _Disk(NamedTuple):
-    """A file read piece by piece: see ``gpucache.payload.reading.Source``."""
-
-    stream: BinaryIO
-    size: int
-
-    def require(self, end: int, part: str) -> None:
-        if end > self.size:
-            raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
-
-    def cut(self, start: int, end: int) -> bytes:
-        self.stream.seek(min(start, self.size))
-        return self.stream.read(max(0, min(end, self.size) - start))
 
 
 def is_shipped(word: str) -> bool:
@@ -57,7 +40,7 @@ def read_shipped(path: Path, devices: Sequence[Device] = ()) -> Shipped:
     """A file, and which devices it has code for; raises UsageError if it cannot be read."""
     try:
         with path.open("rb") as stream:
-            kind, code, problem = _read(path, _Disk(stream, os.fstat(stream.fileno()).st_size))
+            kind, code, problem = _read(path, OnDisk.of(stream))
     except OSError as error:
         raise os_errors.unreadable(str(path), error, "name a file that this user may read") from None
     found = Shipped(
@@ -75,10 +58,10 @@ def read_shipped(path: Path, devices: Sequence[Device] = ()) -> Shipped:
     return found._replace(runs_on=tuple(ready), compiles_for=tuple(later), lacks=tuple(lacking))
 
 
-def _read(path: Path, disk: _Disk) -> tuple[str, set[str], str]:
+def _read(path: Path, disk: OnDisk) -> tuple[str, set[str], str]:
     """The kind of a file, the architectures of its code, and its problem."""
-    start = disk.cut(0, 4)
     try:
+        start = disk.cut(0, 4)
         if start == b"PK\3\4":
             return "package", set(_package(path)), ""
         if start == FATBIN:
@@ -94,7 +77,7 @@ def _read(path: Path, disk: _Disk) -> tuple[str, set[str], str]:
     return "unknown", set(), _OPAQUE
 
 
-def _library(disk: _Disk | Reading) -> Iterator[str]:
+def _library(disk: Source) -> Iterator[str]:
     for start, end in sections_at(disk, _SECTIONS):
         if disk.cut(start, start + 4) == FATBIN:
             yield from _fatbins(disk, start, end)
@@ -104,7 +87,7 @@ def _library(disk: _Disk | Reading) -> Iterator[str]:
             yield from bundled(disk, start, end)
 
 
-def _fatbins(disk: _Disk | Reading, start: int, end: int) -> Iterator[str]:
+def _fatbins(disk: Source, start: int, end: int) -> Iterator[str]:
     for arch in images(disk, start, end):
         if arch is not None:
             yield arch

@@ -3,11 +3,12 @@
 This module must not know any format.
 """
 
+import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import BinaryIO, NamedTuple, Protocol, Self
 
 from gpucache.errors import FormatError
 from gpucache.units import PRINTED, format_size, printable
@@ -83,13 +84,39 @@ class CutError(BrokenError):
 
 
 class Source(Protocol):
-    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library is on a disk."""
+    """Bytes that are read piece by piece: ``Reading`` has them in memory, ``OnDisk`` in a file."""
 
     def require(self, end: int, part: str) -> None:
         """Raise CutError if a part that ends at offset ``end`` is incomplete."""
 
     def cut(self, start: int, end: int) -> bytes:
         """The bytes between two offsets, as many as exist."""
+
+
+class OnDisk(NamedTuple):
+    """A file that is read piece by piece, as it may have gigabytes."""
+
+    stream: BinaryIO
+    size: int
+
+    @classmethod
+    def of(cls, stream: BinaryIO) -> Self:
+        """An open file with its size; raises OSError."""
+        return cls(stream, os.fstat(stream.fileno()).st_size)
+
+    def require(self, end: int, part: str) -> None:
+        """Raise CutError if a part that ends at offset ``end`` is incomplete."""
+        if end > self.size:
+            raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
+
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes between two offsets, as many as exist; raises CutError if the file became shorter."""
+        start, end = min(start, self.size), min(end, self.size)
+        self.stream.seek(start)
+        data = self.stream.read(max(0, end - start))
+        if len(data) < end - start:
+            raise CutError("the file became shorter while it was read")
+        return data
 
 
 @dataclass(slots=True)
