@@ -252,7 +252,6 @@ def _remote(
 
 @cache
 def process_memory(limit_bytes: int) -> MemoryStore:
-    """The store in the memory of this process."""
     return MemoryStore(limit_bytes)
 
 

@@ -44,7 +44,6 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130, "interrupted"
 
     def __new__(cls, code: int, meaning: str) -> "ExitCode":
-        """A code with its meaning."""
         one = int.__new__(cls, code)
         one._value_ = code
         one.meaning = meaning

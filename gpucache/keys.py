@@ -118,7 +118,6 @@ def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyFi
 
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
-    """The key of key fields."""
     return CacheKey(digest(_framed((SCHEMA,)) + b"".join(map(_framed, fields))))
 
 

@@ -166,7 +166,6 @@ def rendered(draw: "Callable[[], Figure]", form: str, title: str, words: str) ->
 
 
 def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
-    """The figures as a matplotlib figure."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

@@ -55,7 +55,6 @@ class Line(NamedTuple):
     """Its replacement if only ASCII can be written."""
 
     def lines(self, width: int) -> "Iterator[Pieces]":
-        """The text, wrapped where it is too long."""
         yield from ([line] for line in _broken(self, width))
 
 
@@ -73,7 +72,6 @@ class Pairs(NamedTuple):
     """The style of the labels."""
 
     def lines(self, width: int) -> Iterator[Pieces]:
-        """The texts below each other, to the right of the labels."""
         rows = [(one_line(label), printable_lines(text).expandtabs()) for label, text in self.rows]
         labels = max((_cells(label.text) for label, _ in rows), default=0)
         labels = labels if width >= PIPE_WIDTH else min(labels, LABEL_WIDTH)
@@ -133,7 +131,6 @@ class Grid:
         self._known.clear()
 
     def lines(self, width: int) -> Iterator[Pieces]:
-        """The table for a width, line by line."""
         said, groups, widths = self._layout(width)
         for one in said:
             yield from one.lines(width)
@@ -242,9 +239,7 @@ class Grid:
 class Drawn(Protocol):
     """A drawing on its own lines."""
 
-    def lines(self, width: int) -> Iterator[Pieces]:
-        """Its lines for a terminal of a width, or for a pipe."""
-        ...
+    def lines(self, width: int) -> Iterator[Pieces]: ...
 
 
 Block = str | Drawn
@@ -411,7 +406,6 @@ def _piece(one: Cell, ascii_only: bool) -> str:
 
 
 def console_of(stream: TextIO) -> "Console":
-    """The console of a stream."""
     from rich.console import Console
 
     width = None if stream.isatty() else PIPE_WIDTH

@@ -78,7 +78,6 @@ def error_document(command: str, message: str, exit_code: int) -> str:
 
 
 def line_of(outcome: object) -> str:
-    """An outcome on a separate line."""
     return json.dumps(json_of(outcome), ensure_ascii=True)
 
 

@@ -56,7 +56,6 @@ class LayerSummary:
 def summarise_layer(
     command: str, ended: Ended, layer: str, outcomes: Sequence[Layered], answers: int, size_bytes: int
 ) -> LayerSummary:
-    """The summary of an export."""
     exported = sum(one.result is LayerResult.EXPORTED for one in outcomes)
     return LayerSummary(
         command=command,

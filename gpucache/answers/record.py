@@ -124,7 +124,6 @@ class RecordingSummary:
 
 
 def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOver, ...]) -> RecordingSummary:
-    """The summary of a recording's contents."""
     rows = tuple(rows)
     return RecordingSummary(
         builds=len(rows),

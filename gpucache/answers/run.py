@@ -124,7 +124,6 @@ def summarise_run(
     learned: int = 0,
     binaries: int = 0,
 ) -> RunSummary:
-    """The summary of a run of a command."""
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
     builds = len(outcomes) - count[RunResult.PASSED]
     return RunSummary(

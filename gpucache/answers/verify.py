@@ -50,7 +50,6 @@ class Finding(NamedTuple):
 
     @property
     def problem(self) -> Problem:
-        """The problem that it is about."""
         return Problem(self.kind, self.detail, paths=self.paths)
 
 

@@ -120,7 +120,6 @@ class WarmSummary:
 
 
 def summarise_warm(outcomes: Iterable[WarmOutcome]) -> WarmSummary:
-    """The summary of a run of warm."""
     counts: Counter[WarmResult] = Counter()
     compile_ns = size_bytes = remote = 0
     for outcome in outcomes:
@@ -301,7 +300,6 @@ def summarise_fleet(
     commands: tuple[FleetCommand, ...] = (),
     send: str | None = None,
 ) -> FleetSummary:
-    """The summary of all builds."""
     counts = Counter((machine, one.outcome.result) for one in outcomes for machine in one.machines)
     machines = (FleetMachine(one, {result: counts[one, result] for result in WarmResult}) for one in profiles)
     return FleetSummary(summarise_warm(one.outcome for one in outcomes), tuple(machines), commands, send)

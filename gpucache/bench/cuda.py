@@ -66,13 +66,11 @@ class CUDASession:
             self.load(compile_with_cuda_core(request, compilation, self._folder))
 
     def load(self, artifact: Artifact) -> bool:
-        """Load as a CUDA library; False without a GPU."""
         if self._driver is not None:
             self._library = devices.load_library(self._driver, artifact)
         return self._library is not None
 
     def create_kernels(self) -> bool:
-        """Get every kernel; False without a GPU."""
         if self._library is None:
             return False
         devices.kernels(self._driver, self._library)

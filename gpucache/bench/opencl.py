@@ -43,29 +43,24 @@ class OpenCLSession:
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Build from source and keep that program."""
         if self._through_peer:
             self._program = build_with_pyopencl(self._context, request, compilation)
             return
         self._program = cl.Program(compiler.build_source(self._context, self._device, request, compilation))
 
     def load(self, artifact: Artifact) -> bool:
-        """Create and build the program from its binary."""
         self._program = compiler.load_binaries(self._context, [self._device], [artifact.payload])
         return True
 
     def create_kernels(self) -> bool:
-        """Create every kernel."""
         self._kernels = {kernel.function_name: kernel for kernel in self._program.all_kernels()}
         return True
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Make zeros for every argument of every launch."""
         self._ready = [(one, self._arguments(one)) for one in launches]
         self._queue.finish()
 
     def launch(self) -> bool:
-        """Launch each kernel once for each of its local sizes and wait."""
         for one, arguments in self._ready:
             kernel = self._kernels[one.kernel]
             kernel.set_args(*arguments)

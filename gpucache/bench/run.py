@@ -264,7 +264,6 @@ class Command:
     as_is: bool = False
 
     def plan(self) -> Planned:
-        """Plan the one case of a command."""
         redirects = tuple(self.around.variables(Path("DIR")).items())
         case = BenchCase(shlex.join(self.argv), "", BenchVerdict.FAILED, redirects=redirects)
         return Planned(case, self._begin)

@@ -91,7 +91,6 @@ def build_once(job: StartJob) -> Hit | Built:
 
 
 def launches_of(job: StartJob) -> tuple[Launch, ...]:
-    """The first launches that its starts make."""
     backend = load_backend(job.request.target.backend)
     return find_launches(backend, job.request, backend.plan(job.request, job.toolchain, os.environ))
 

@@ -53,11 +53,9 @@ class Verbs(click.Group):
     """Verbs that are listed without being imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - Click's signature
-        """The verbs."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """A verb, from the module of the same name."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(import_module(f"gpucache.cli.{cmd_name}"), cmd_name)
@@ -65,7 +63,6 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The verbs with their help."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 

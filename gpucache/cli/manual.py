@@ -29,12 +29,10 @@ def title(name: str, section: int, headline: str) -> Iterator[str]:
 
 
 def heading(words: str) -> str:
-    """The heading of a section."""
     return f".SH {escaped(words)}"
 
 
 def subheading(words: str) -> str:
-    """The heading of a part of a section."""
     return f".SS {escaped(words)}"
 
 
@@ -45,7 +43,6 @@ def synopsis(command: str, pieces: str) -> str:
 
 
 def paragraphs(texts: Iterable[str]) -> Iterator[str]:
-    """Filled paragraphs."""
     for number, text in enumerate(texts):
         if number:
             yield ".PP"
@@ -73,7 +70,6 @@ def options(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def reference(name: str, section: int) -> str:
-    """Another page."""
     return rf"\fB{escaped(name)}\fR({section})"
 
 

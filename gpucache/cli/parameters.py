@@ -39,7 +39,6 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes."""
         from gpucache.units import parse_size
 
         return (
@@ -51,7 +50,6 @@ class Number(click.FloatRange):
     """A number above or from a bound. ``nan`` and ``inf`` are refused, as they break every comparison."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A finite number in the range."""
         return float(_ranged(self, float, value, param, ctx))
 
 
@@ -59,7 +57,6 @@ class Count(click.IntRange):
     """A whole number in a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A number in the range."""
         return int(_ranged(self, int, value, param, ctx))
 
 
@@ -83,7 +80,6 @@ class Age(click.ParamType[int]):
     name = "age"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Nanoseconds."""
         from gpucache.units import parse_age_ns
 
         return value if isinstance(value, int) else _read(lambda: parse_age_ns(value), self, param, ctx)
@@ -97,7 +93,6 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """One to three extents."""
         if isinstance(value, tuple):
             return value
         if not re.fullmatch(r"0*[1-9]\d{0,99}(x0*[1-9]\d{0,99}){0,2}", value):
@@ -116,7 +111,6 @@ class SpecConstant(click.ParamType[str]):
     name = "specialization constant"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The option."""
         from gpucache.payload.spirv import CONSTANT, read_constant
 
         try:
@@ -133,7 +127,6 @@ class Part(click.ParamType[tuple[int, int]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """The part, from 1, and the number of parts."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value, re.ASCII)
@@ -149,7 +142,6 @@ class Name(click.ParamType[str]):
     """``file`` or ``dir`` if it may also be such a path."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it was given."""
         if not value:
             self.fail(_EMPTY, param, ctx)
         return str(value)
@@ -178,7 +170,6 @@ class PathName(click.Path):
         super().__init__(path_type=Path, readable=False, **options)  # the reader says why it cannot read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path as it was given."""
         if not os.fspath(value):
             self.fail(_EMPTY, param, ctx)
         from gpucache.units import printable

@@ -269,7 +269,6 @@ class Services:
         self._warn = warn
 
     def opencl(self) -> "OpenCLServing":
-        """The server of OpenCL builds."""
         from gpucache.serve.devices import Devices
 
         stores = self.stores()
@@ -283,7 +282,6 @@ class Services:
         return serving
 
     def nvrtc(self) -> "NVRTCServing":
-        """The server of NVRTC's compiles."""
         from gpucache.serve.nvrtc import NVRTCServing
         from gpucache.serve.telling import said_at
 

@@ -27,7 +27,6 @@ class VerbCommand(click.Command):
     """A command whose help has its options in groups, then examples."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by group, in the order of ``GROUPS``."""
         groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in GROUPS}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -41,7 +40,6 @@ class VerbCommand(click.Command):
                     formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first examples of the command's page."""
         examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())[:_EXAMPLES_SHOWN]
         if examples:
             with formatter.section("Examples"):

@@ -299,7 +299,6 @@ Passed = Callable[[CacheEntry], object]
 
 
 def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:
-    """The plan of the removals from a cache."""
     return plan(cache.entries(), limits, now_ns, toolchains)
 
 

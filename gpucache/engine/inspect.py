@@ -240,7 +240,6 @@ class Overview(NamedTuple):
 
     @property
     def every(self) -> list[CacheState]:
-        """All states."""
         return [self.own.state, *self.states]
 
     @property

@@ -85,7 +85,6 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, program: Program) -> "Identity":
-        """The identity of a program."""
         return cls(program.name, program_name(program.source), source_mark(program.source))
 
     @property

@@ -111,7 +111,6 @@ class Origins:
             yield entry
 
     def samples(self) -> Iterator[CacheEntry]:
-        """An entry of each origin."""
         return (uses.sample for uses in self.found.values())
 
     def rebuilt(self) -> list[CacheEntry]:

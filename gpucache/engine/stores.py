@@ -221,7 +221,6 @@ def note_process(stores: Stores, hits: int, misses: int, saved_ns: int) -> None:
 def write_miss(
     stores: Stores, program: str, target: str, key: CacheKey, miss: Miss, *, noted: bool = False
 ) -> None:
-    """Write down the miss of a program for a target."""
     if stores.target is not None:
         record = miss_record(stores, program, target, key, miss, time.time_ns())
         stores.target.journal(record | {"noted": noted})
@@ -230,7 +229,6 @@ def write_miss(
 def miss_record(
     stores: Stores, program: str, target: str, key: CacheKey, miss: Miss, now_ns: int
 ) -> dict[str, object]:
-    """The journal's record of a miss."""
     return {
         "kind": "miss",
         "when_ns": now_ns,

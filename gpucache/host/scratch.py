@@ -89,7 +89,6 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
         return place
 
     def remove(self) -> None:
-        """Remove the directory."""
         _remove(self._place)
         if self._lock is not None:
             os.close(self._lock)

@@ -30,7 +30,6 @@ class Profile:
 
 
 def encode_profile(profile: Profile) -> bytes:
-    """The bytes of a profile's file."""
     document = {
         "schema": SCHEMA,
         "devices": [device_to_json(device) for device in profile.devices],

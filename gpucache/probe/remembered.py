@@ -107,7 +107,6 @@ _NAMES: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 def device_to_json(device: Device) -> dict[str, Any]:
-    """A device as JSON values."""
     target, toolchain = device.target, device.toolchain
     return device._asdict() | {
         "target": None if target is None else str(target),

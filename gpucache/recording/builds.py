@@ -97,7 +97,6 @@ class RecordedBuild:
 
     @cached_property
     def digest(self) -> str:
-        """The digest that identifies this build."""
         return hashlib.sha256(canonical(self.values())).hexdigest()
 
     def values(self) -> dict[str, object]:
@@ -170,7 +169,6 @@ class Seen:
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
     def union(self, other: "Seen") -> "Seen":
-        """The observations of both."""
         firsts = [each.first for each in (self, other) if each.first is not None]
         return Seen(
             self.local_sizes | other.local_sizes,
@@ -206,7 +204,6 @@ class Recording:
     seen: Mapping[str, Seen] = field(default_factory=dict)
 
     def union(self, other: "Recording") -> "Recording":
-        """The builds of both."""
         seen = dict(self.seen)
         for name, one in other.seen.items():
             seen[name] = seen[name].union(one) if name in seen else one
@@ -219,7 +216,6 @@ class Recording:
 
 
 def union(recordings: Iterable[Recording]) -> Recording:
-    """The union of several recordings."""
     return reduce(Recording.union, recordings, Recording())
 
 
@@ -270,7 +266,6 @@ class Line:
 
 
 def build_line(build: RecordedBuild, seen: Seen) -> bytes:
-    """The line of a build."""
     return _line({"build": build.values(), "seen": _seen_values(seen)})
 
 

@@ -101,7 +101,6 @@ class Elsewhere:
         bounds: Bounds,
         running: Callable[[Sequence[Named]], None],
     ) -> Iterator[tuple[WarmItem, Prepared, Answer]]:
-        """The answer for each item as it comes."""
         tasks = [self._task(*pair, bounds.timeout_s) for pair in pending]
         try:
             for (item, prepared), answer in self._cluster.run(

@@ -83,7 +83,6 @@ class Stored:
 
     @classmethod
     def of(cls, url: str, entries: Iterable[CacheEntry]) -> "Stored":
-        """What a store has, from a list of its entries."""
         by_key = {entry.key: entry for entry in entries}
         by_program: dict[str, list[CacheEntry]] = {}
         for entry in by_key.values():

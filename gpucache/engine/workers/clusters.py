@@ -725,7 +725,6 @@ class Jobs:
         return None
 
     def answer(self, data: bytes) -> None:
-        """Answer the job that was taken."""
         self._channel.send_bytes(data)
 
 
