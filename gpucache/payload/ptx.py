@@ -58,6 +58,13 @@ def read_ptx(reading: Reading) -> None:
 
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     """The names of entries; raises BrokenError after the last of them if the text is incomplete."""
+    if data.find(b'"', start, end) < 0 and data.find(b"/*", start, end) < 0:  # nothing else hides a bracket
+        text = re.sub(rb"//[^\n]*", b"", data[start:end])
+        yield from (printable(entry[1]) for entry in _ENTRY.finditer(text))
+        if text.count(b"{") + text.count(b"(") != text.count(b"}") + text.count(b")"):
+            raise BrokenError("the text ends inside a block")
+        _require_last_line(data[max(start, end - _TAIL) : end])
+        return
     depth, comment_open, string_open = 0, False, False
     entries = _ENTRY.finditer(data, start, end)
     entry = next(entries, None)
@@ -84,9 +91,13 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
 
 def _require_last_line(tail: bytes) -> None:
     """The last line of code must be one that can end a module; a path in it may contain the comment sign."""
-    for line in reversed(tail.rstrip().splitlines()):
-        code = line.partition(b"//")[0].strip()
-        if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line.strip())):
+    end = len(tail)
+    while end > 0:
+        start = tail.rfind(b"\n", 0, end)
+        line = tail[start + 1 : end].strip()
+        code = line.partition(b"//")[0].rstrip()
+        if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line)):
             raise BrokenError("the text ends inside a statement")
         if code:
             return
+        end = start

@@ -197,6 +197,18 @@ def test_cut_of_ptx_is_noticed_inside_a_function() -> None:
         assert describe(data[: ending + 1]).problem is None
 
 
+@pytest.mark.parametrize("more", [b"", b"// a } and a .entry in a line's comment\n", b'.file 1 "a{b"\n'])
+def test_a_comment_of_other_code_changes_nothing_about_ptx(more: bytes) -> None:
+    """Wherever PTX is cut, it has the same entries and problem with and without one."""
+    whole = nvrtc_output("PTX", "-arch=compute_90").rstrip(b"\0")
+    whole = whole[: whole.find(b".visible")] + more + whole[whole.find(b".visible") :]
+    at = whole.find(b".target")
+    for size in range(whole.find(b".visible"), len(whole) + 1, 3):
+        data = whole[:size]
+        one, other = describe(data), describe(data[:at] + b"/* { */" + data[at:])
+        assert (one.kernels, one.problem) == (other.kernels, other.problem)
+
+
 @quick
 @given(st.binary(max_size=600))
 def test_random_bytes_never_raise(data: bytes) -> None:
