@@ -1,6 +1,6 @@
-"""One start of a program on one device, step by step, for each backend, and the peers that also build.
+"""One start of a program on one device, step by step, and the peers that also build.
 
-Owns which backends have a session and which libraries have their own cache. Pure until a session is opened.
+Owns which libraries have their own cache. Must not know how a backend starts a program.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,35 +97,7 @@ class Session(Protocol):
         ...
 
 
-def open_session(
-    backend: Backend, target: Target, peers: Sequence[str] = (), folder: str | None = None
-) -> Session:
-    """A context on the target's device, with the libraries of some peers loaded.
-
-    With a ``folder`` the peer's cache is used, in that directory if no variable moves it. Raises TargetError
-    or NoDeviceError.
-    """
-    if backend.name == "opencl":
-        from gpucache.bench.opencl import OpenCLSession
-
-        return OpenCLSession(target, through_peer=folder is not None)
-    if backend.name == "cuda":
-        from gpucache.bench.cuda import CUDASession
-
-        return CUDASession(target, peers, folder)
-    return _Plain(backend, target)
-
-
-def find_launches(backend: Backend, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-    """First launches at the declared local sizes; empty if none can be made on zeros."""
-    if backend.name != "opencl":  # the signature of a CUDA kernel is not in its cubin
-        return ()
-    from gpucache.bench.opencl import launches
-
-    return launches(request, compilation)
-
-
-class _Plain:
+class Plain:
     """A session with a third-party backend, which compiles and loads and launches nothing."""
 
     def __init__(self, backend: Backend, target: Target) -> None:

@@ -21,16 +21,15 @@ from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.entries import growth
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_stores
-from gpucache.backends.interface import Backend
+from gpucache.backends.interface import Backend, Compilation
 from gpucache.backends.registry import load_backend
 from gpucache.bench.check_costs import CheckedJob, Durations
 from gpucache.bench.compare import Measured
 from gpucache.bench.run import Begun, Planned, Say, start_folder
 from gpucache.bench.sessions import (
     Launch,
+    Plain,
     Session,
-    find_launches,
-    open_session,
     peers_caveats,
     peers_libraries,
     peers_switches,
@@ -43,10 +42,38 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Target, Toolchain
 from gpucache.settings import Settings
 
 R = TypeVar("R")
+
+
+def open_session(
+    backend: Backend, target: Target, peers: Sequence[str] = (), folder: str | None = None
+) -> Session:
+    """A context on the target's device, with the libraries of some peers loaded.
+
+    With a ``folder`` the peer's cache is used, in that directory if no variable moves it. Raises TargetError
+    or NoDeviceError.
+    """
+    if backend.name == "opencl":
+        from gpucache.bench.opencl import OpenCLSession
+
+        return OpenCLSession(target, through_peer=folder is not None)
+    if backend.name == "cuda":
+        from gpucache.bench.cuda import CUDASession
+
+        return CUDASession(target, peers, folder)
+    return Plain(backend, target)
+
+
+def find_launches(backend: Backend, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
+    """First launches at the declared local sizes; empty if none can be made on zeros."""
+    if backend.name != "opencl":  # the signature of a CUDA kernel is not in its cubin
+        return ()
+    from gpucache.bench.opencl import launches
+
+    return launches(request, compilation)
 
 
 @dataclass(frozen=True, slots=True)

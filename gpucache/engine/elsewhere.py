@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared, named
-from gpucache.engine.stores import NoEntry, Remote, Stores, record_build
+from gpucache.engine.stores import NoEntry, Remote, Stores, not_kept, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store.answers import REMOTE
@@ -76,8 +76,6 @@ def _keep(
         if store.put_file(entry, file, time.time_ns()) and prepared is not None:
             record_build(store, named(prepared.request.program), entry, "pulled")
     except (OSError, CacheUnusableError) as error:
-        from gpucache.engine.lookup import not_kept
-
         remote.warn(f"entries of GPUCACHE_REMOTE are fetched at each start: {not_kept(store.root, error)}")
         return False
     return True

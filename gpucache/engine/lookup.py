@@ -23,9 +23,8 @@ from gpucache.engine.explain import explain
 from gpucache.engine.hits import WAIT_S, alone, kept_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
-from gpucache.engine.stores import NoEntry, Stores, note_miss, record_build
+from gpucache.engine.stores import NoEntry, Stores, not_kept, note_miss, record_build
 from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.payload import describe, fits
@@ -148,13 +147,6 @@ def publish(
         with suppress(OSError, CacheUnusableError):
             stores.trim()
     return Built(artifact, miss, entry.key)
-
-
-def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
-    """Why nothing was kept, in a sentence that names no program."""
-    if isinstance(error, CacheUnusableError):
-        return f"nothing could be kept: {error}"
-    return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
 def changed_headers(stores: Stores, prepared: Prepared) -> str | None:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.prepare import Prepared
+from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail, Program
 from gpucache.store.answers import Damaged, Found
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpucache.engine.explain import Record
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
@@ -200,6 +203,15 @@ def _record(
     for alias, name in known.aliases.items():
         if name != known.name and all(event.why != known.name for event in store.history.events(alias)):
             store.history.record(alias, Event(when_ns, "named", "", "", why=known.name))
+
+
+def not_kept(root: "Path", error: OSError | CacheUnusableError) -> str:
+    """Why nothing was kept, in a sentence that names no program."""
+    from gpucache.host import os_errors  # which no hit needs
+
+    if isinstance(error, CacheUnusableError):
+        return f"nothing could be kept: {error}"
+    return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
 def note_process(stores: Stores, hits: int, misses: int, saved_ns: int) -> None:

@@ -129,7 +129,7 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
     try:
         store.publish(made)
     except (OSError, CacheUnusableError) as error:
-        from gpucache.engine.lookup import not_kept
+        from gpucache.engine.stores import not_kept
 
         process.say_once(f"programs of {owner.name} are not kept: {not_kept(store.root, error)}")
         return False

@@ -86,7 +86,7 @@ def test_what_cuda_core_refuses_is_an_error_of_ours(
 _CHILD = """
 import sys
 from gpucache.backends.opencl import BACKEND
-from gpucache.bench.sessions import open_session
+from gpucache.bench.sources import open_session
 from gpucache.errors import CompileError
 from gpucache.model import BuildRequest, Language, Program
 device = next(row for row in BACKEND.devices() if row.toolchain and row.toolchain.implementation == "intel")

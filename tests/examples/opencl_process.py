@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl import BACKEND, compiler, platforms
-from gpucache.bench.sessions import find_launches, open_session
+from gpucache.bench.sources import find_launches, open_session
 from gpucache.examples import manifest_path
 from gpucache.manifest import read_manifest
 from gpucache.model import BuildRequest, Language, Target

@@ -30,9 +30,8 @@ from gpucache.engine.lookup import changed_headers, entry_of, find, keep
 from gpucache.engine.prepare import Prepared, prepare, stamped
 from gpucache.engine.recorded_requests import observe
 from gpucache.engine.stores import Stores
-from gpucache.engine.warm.plan import Named, WarmItem, replayed_item
+from gpucache.engine.warm.plan import Named, WarmItem, in_vain, replayed_item
 from gpucache.engine.warm.rounds import HOLDS_PLACES, Answer, compile_watched, with_sizes
-from gpucache.engine.warm.run import in_vain
 from gpucache.engine.workers.capacity import memory_share, worker_count
 from gpucache.engine.workers.clusters import Cluster, Job, Jobs, Task
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated

@@ -18,18 +18,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.warm import FleetCommand, FleetOutcome, WarmOutcome, WarmResult
 from gpucache.engine.machine import Machine
 from gpucache.engine.warm.plan import Progress
-from gpucache.engine.warm.run import Warming
 from gpucache.engine.workers.capacity import worker_count
 from gpucache.host.process_groups import kill_group, start_group
 from gpucache.kernels import WORKER
 from gpucache.recording.kernels import Kernels, RecordedKernel, wanted_targets
 from gpucache.units import format_count
+
+if TYPE_CHECKING:
+    from gpucache.engine.warm.run import Warming
 
 _RESULTS = {
     "hit": WarmResult.HIT,
@@ -69,7 +71,7 @@ class _Worker:
     text: bytes = b""
 
 
-def warm_kernels(run: Warming, found: Kernels, targets: Sequence[str]) -> list[WarmOutcome]:
+def warm_kernels(run: "Warming", found: Kernels, targets: Sequence[str]) -> list[WarmOutcome]:
     """The outcome of each kernel for each target that fits kernels: those given, or else those recorded."""
     wanted = wanted_targets(found.kernels.values(), targets)
     own = {one.told_target: one for one in found.kernels.values()}
@@ -95,7 +97,7 @@ def warm_kernels(run: Warming, found: Kernels, targets: Sequence[str]) -> list[W
 
 
 def check_fleet_kernels(
-    run: Warming, found: Kernels, machines: Mapping[str, Machine], folders: Sequence[Path]
+    run: "Warming", found: Kernels, machines: Mapping[str, Machine], folders: Sequence[Path]
 ) -> tuple[list[FleetOutcome], list[FleetCommand]]:
     """The kernels that the GPUs of some machines would miss, and the commands that compile them."""
     asking: dict[str, list[str]] = {}
@@ -116,7 +118,7 @@ def check_fleet_kernels(
 
 
 def _batches(
-    run: Warming, kernels: Mapping[str, RecordedKernel], targets: Mapping[str, Any], *, every: bool
+    run: "Warming", kernels: Mapping[str, RecordedKernel], targets: Mapping[str, Any], *, every: bool
 ) -> Iterator[_Batch]:
     for text, triple in targets.items():
         starts: dict[object, list[RecordedKernel]] = {}
@@ -131,7 +133,7 @@ def _batches(
 class _Rounds:
     """Runs batches, as many at once as there are jobs."""
 
-    def __init__(self, run: Warming, batches: list[_Batch]) -> None:
+    def __init__(self, run: "Warming", batches: list[_Batch]) -> None:
         self._run = run
         self._pending = batches
         self._total = sum(len(one.left) for one in batches)

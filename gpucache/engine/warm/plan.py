@@ -417,3 +417,18 @@ def _missed_item(
         )
     request = request._replace(local_sizes=tuple(dict.fromkeys((*request.local_sizes, *local_sizes))))
     return WarmItem(name, target, variant, request, device.toolchain)
+
+
+def in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
+    """Why this machine would build a recorded request under a key that no program uses; empty if not."""
+    now = prepared.closure
+    if prepared.compilation.holds_paths and item.moved and prepared.is_bound:
+        return (
+            "its build options put the places of its files into the artifact, so it would hit nowhere else; "
+            "warm it where it runs"
+        )
+    if (now.includes, now.resolution) == (recorded.includes, recorded.resolution):
+        return ""
+    names = sorted({include.name for include in {*now.includes} ^ {*recorded.includes}})
+    which = f"the header {names[0]!r} is" if names else "its headers are"
+    return f"{which} not found as where it was recorded; warm it from its own sources"

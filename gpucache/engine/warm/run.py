@@ -24,13 +24,13 @@ from gpucache.engine.warm.plan import (
     Named,
     Progress,
     WarmItem,
+    in_vain,
     plan_missed,
     plan_recorded,
     plan_warm,
 )
 from gpucache.errors import CacheUnusableError, GpucacheError, SourceError
 from gpucache.host.interrupts import disarm
-from gpucache.keys import Closure
 from gpucache.model import CacheKey, Device, Entry, Target
 from gpucache.store.interface import MissedRequest
 from gpucache.units import format_count
@@ -412,21 +412,6 @@ def _missed(
         return item.missing(prepared, miss)
     require_hit(stores, prepared, miss)
     return prepared
-
-
-def in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
-    """Why this machine would build a recorded request under a key that no program uses; empty if not."""
-    now = prepared.closure
-    if prepared.compilation.holds_paths and item.moved and prepared.is_bound:
-        return (
-            "its build options put the places of its files into the artifact, so it would hit nowhere else; "
-            "warm it where it runs"
-        )
-    if (now.includes, now.resolution) == (recorded.includes, recorded.resolution):
-        return ""
-    names = sorted({include.name for include in {*now.includes} ^ {*recorded.includes}})
-    which = f"the header {names[0]!r} is" if names else "its headers are"
-    return f"{which} not found as where it was recorded; warm it from its own sources"
 
 
 def interrupted(
