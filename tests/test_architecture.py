@@ -358,7 +358,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 18_200,
-    "engine": 8_750,
+    "engine": 8_810,
     "native": 6_050,
     "answers": 5_750,
     "cli": 6_100,

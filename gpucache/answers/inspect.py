@@ -90,6 +90,25 @@ class Written(NamedTuple):
     """The size of an entry that grew, before; null if it is new."""
 
 
+class Compiling(NamedTuple):
+    """A process that has the lock under which others wait for its compile."""
+
+    cache: str
+    """The name of its cache."""
+    root: str
+    """The place of that."""
+    lock: str
+    """The locked file."""
+    process: str
+    """Its number."""
+    command: str
+    """Its command line."""
+    when_ns: Instant
+    """When that was seen, in UTC."""
+    held_ns: int
+    """How long it has had the lock at least."""
+
+
 class Stale(NamedTuple):
     """The entries of a cache that ``evict --stale`` removes."""
 
@@ -249,6 +268,18 @@ def written(one: Written) -> Line:
         *(f"by {command} ({process})" for process, command in one.writers),
     )
     return plain("  ".join(filter(None, told)))
+
+
+def compiling(one: Compiling) -> Line:
+    """A line for a compile that others may wait for."""
+    who = f"{one.command} ({one.process})"
+    told = (
+        format_instant(one.when_ns).partition("T")[2],
+        one.cache,
+        f"{who} has been compiling for {format_duration(one.held_ns)}",
+        f"lock {one.lock}",
+    )
+    return plain("  ".join(told))
 
 
 def _findings(states: Sequence[CacheState], *, named: bool = True) -> Iterator[Block]:

@@ -25,7 +25,7 @@ from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
 from gpucache.answers.export import Exported
-from gpucache.answers.inspect import Advice, CacheState, Written
+from gpucache.answers.inspect import Advice, CacheState, Compiling, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
@@ -268,6 +268,12 @@ ANSWERS = (
     Answered("inspect --misses", RecordedMiss, "The last misses, newest first.", MissesSummary),
     Answered("inspect --stats", None, "Hits, misses and the time saved.", Stats),
     Answered("inspect --watch", Written, "Every entry as it is written: lines, and no document.", None),
+    Answered(
+        "inspect --watch",
+        Compiling,
+        "Compiles that run for 5 s and more, once a minute: lines as well.",
+        None,
+    ),
     Answered("inspect --recording DIR", RecordedProgram, "Every build that was recorded.", RecordingSummary),
     Answered("inspect --why SOURCE", Answer, "Every program for every target.", WhySummary),
     Answered("inspect --why KEY KEY", Difference, "The fields in which two entries differ.", EntriesCompared),

@@ -261,9 +261,10 @@ def inspect(
     command that removes them. Entries whose compiler or reader was used within 30 days are never
     called stale. Drivers are queried only about devices for which two toolchains built.
 
-    --watch prints a line (with --json an object) for each entry that is written from now on. It depends
-    on the system's notice of changed files, so it does not see other machines' writes to a shared
-    directory, and names the program only while that has the file open.
+    --watch prints a line (with --json an object) for each entry that is written from now on, and (on Linux)
+    once a minute for each compile that has run for 5 seconds under a lock: its process, command, duration and
+    lock. It depends on the system's notice of changed files, so it does not see other machines' writes to a
+    shared directory, and names the program only while that has the file open.
 
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.
@@ -593,13 +594,14 @@ def _show_written(names: Sequence[str]) -> None:
         given().say(f"watching {format_count(caches, 'cache')}; press Ctrl-C to stop")
 
     try:
-        for one in watch(find, started, streams.unread):
-            told.add((one.entry.cache, one.root, one.entry.key))
+        for one in watch(find, started, streams.unread, locks=True):
+            if isinstance(one, text.Written):
+                told.add((one.entry.cache, one.root, one.entry.key))
             if given().json:
                 from gpucache.answers.document import line_of
 
                 click.echo(line_of(one))
-            given().show([text.written(one)])
+            given().show([text.written(one) if isinstance(one, text.Written) else text.compiling(one)])
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{format_count(len(told), 'entry was', 'entries were')} written") from None

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Written
+from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Compiling, Written
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origins
@@ -368,6 +368,13 @@ def _when(record: Record) -> int:
 
 GROUPED_MS = 1600
 """How long changes are gathered at most before they are reported."""
+_AGAIN_MS = 5_000
+_SLOW_NS = 5_000_000_000
+"""How long a compile has to run to be reported."""
+_TOLD_NS = 60_000_000_000
+"""How long it is not reported again."""
+_MOST_COMMAND = 100
+"""How much of its command line is shown."""
 QUIET_MS = 50
 """How long nothing has to change before they are reported."""
 _MOST_LINKS = 65_536
@@ -389,15 +396,21 @@ class _End(threading.Event):
 
 
 def watch(
-    find: Callable[[], Sequence[Cache]], started: Callable[[int], None], unread: Callable[[], bool]
-) -> Iterator[Written]:
+    find: Callable[[], Sequence[Cache]],
+    started: Callable[[int], None],
+    unread: Callable[[], bool],
+    *,
+    locks: bool = False,
+) -> Iterator[Written | Compiling]:
     """Every entry that is written from now on, until an interrupt or until it is ``unread``.
 
     ``find`` gives the caches, existing or not; it is called again when a place has appeared. ``started`` is
-    called with their number once no write can be missed. Raises UsageError if the library is missing or the
-    system watches no more directories.
+    called with their number once no write can be missed. With ``locks`` also the compiles that run for some
+    seconds, once a minute. Raises UsageError if the library is missing or the system watches no
+    more directories.
     """
     caches = list(find())
+    running: dict[tuple[str, str], int] = {}
     seen = {_place(cache): _look(cache) for cache in caches}
     while True:
         here = [cache for cache in caches if Path(cache.location().root).exists()]
@@ -411,8 +424,13 @@ def watch(
                 yield from _written(cache, seen, ())
             started(len(caches))
             started = _nothing
-            while isinstance(changes := watcher.watch(GROUPED_MS, QUIET_MS, 0, came), set):
-                paths = [path for _, path in changes]
+            if locks:
+                yield from _compiling(here, running)
+            again_ms = _AGAIN_MS if locks else 0
+            while (changes := watcher.watch(GROUPED_MS, QUIET_MS, again_ms, came)) not in ("signal", "stop"):
+                if locks:
+                    yield from _compiling(here, running)
+                paths = [path for _, path in changes] if isinstance(changes, set) else []
                 for cache in here:
                     touched = [path for path in paths if Path(path).is_relative_to(cache.location().root)]
                     if touched:
@@ -455,6 +473,44 @@ def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> I
         writers = dict.fromkeys(who for path, who in opened if Path(path).is_relative_to(entry.path))
         before_bytes, _ = before.get(entry.key, (None, 0))
         yield Written(entry, cache.location().root, time.time_ns(), tuple(writers), before_bytes)
+
+
+def _compiling(caches: Sequence[Cache], running: dict[tuple[str, str], int]) -> Iterator[Compiling]:
+    """The empty files below some caches that processes have locked, each once a minute; none but on Linux.
+
+    ``running`` has when each was last reported. Source of the lines: proc_locks(5).
+    """
+    roots = [(cache, os.path.realpath(cache.location().root)) for cache in caches]
+    held = {}
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            words = line.split()
+            if words[3:4] == ["WRITE"] and int(words[4]) not in (-1, os.getpid()):
+                held[int(words[5].rpartition(":")[2])] = words[4]
+    now_ns = time.time_ns()
+    for process, fd in (
+        (each, fd) for each in {*held.values()} for fd in _folders(Path("/proc", each, "fd"))
+    ):
+        with suppress(OSError):
+            path = os.readlink(f"/proc/{process}/fd/{fd}")  # noqa: PTH115 - no Path for each
+            cache = next((cache for cache, root in roots if Path(path).is_relative_to(root)), None)
+            status = os.stat(path) if cache is not None else None  # noqa: PTH116
+            if cache is None or status is None or status.st_size or held.get(status.st_ino) != process:
+                continue
+            held_ns = now_ns - status.st_mtime_ns
+            if held_ns < _SLOW_NS or now_ns - running.get((path, process), 0) < _TOLD_NS:
+                continue
+            running[path, process] = now_ns
+            command = _command_line(process)
+            if "multiprocessing" in command:  # a worker, whose parent says more
+                stat = Path("/proc", process, "stat").read_text("utf-8", "replace")
+                command = _command_line(stat.rpartition(")")[2].split()[1])
+            yield Compiling(cache.name, cache.location().root, path, process, command, now_ns, held_ns)
+
+
+def _command_line(process: str) -> str:
+    words = Path("/proc", process, "cmdline").read_bytes().replace(b"\0", b" ")
+    return words.decode(errors="replace").strip()[:_MOST_COMMAND]
 
 
 def _opened(paths: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -34,6 +34,11 @@ import sys
 with open(sys.argv[1], "wb") as file:
     file.write(bytes(4096)); file.flush(); print(flush=True); sys.stdin.read()
 """
+LOCK = """
+import fcntl, os, sys
+with open(sys.argv[1], "wb") as file:
+    fcntl.flock(file, fcntl.LOCK_EX); os.utime(file.fileno(), (1, 1)); print(flush=True); sys.stdin.read()
+"""
 
 
 class Watching:
@@ -223,3 +228,17 @@ def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) 
     script = "import sys; sys.modules['watchfiles'] = None; from gpucache.cli import main; sys.exit(main())"
     done = run_text([sys.executable, "-c", script, "inspect", "--watch"], env=environment)  # fmt: skip
     assert done.returncode == 2 and "pip install watchfiles" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists locks")
+def test_a_compile_that_runs_is_named(start: Start, tmp_path: Path) -> None:
+    """Its process, its command and its lock, which tells a hung program from one that compiles."""
+    lock = tmp_path / "cache" / "gpucache" / "v1" / "locks" / "ab.lock"
+    lock.parent.mkdir(parents=True, mode=0o700)
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCK, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdout and one.stdout.readline()
+        told = json.loads(start("--json").line())
+        one.communicate()
+    assert (told["process"], told["lock"], "fcntl" in told["command"]) == (str(one.pid), str(lock), True)

@@ -154,3 +154,19 @@ def test_a_wheel_has_the_libraries_where_there_is_a_compiler(
     assert inside == ({build.file_name(name) for name in build.LIBRARIES} if with_compiler else set())
     assert len(scripts) == with_compiler
     assert wheel.stem.endswith("-py3-none-any") is not with_compiler
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cc", "lacking"),
+    [("musl-gcc", {"nvrtc_audit"}), ("aarch64-linux-gnu-gcc", set())],
+    ids=["musl", "aarch64"],
+)
+def test_other_machines_and_c_libraries_compile(cc: str, lacking: set[str], tmp_path: Path) -> None:
+    """But for the library for the linker of glibc, which alone knows such libraries."""
+    if shutil.which(cc) is None:
+        pytest.skip(f"{cc} is not installed")
+    # Debian's compiler for musl knows no headers of the kernel.
+    headers = ("-idirafter", "/usr/include", "-idirafter", f"/usr/include/{platform.machine()}-linux-gnu")
+    compiler = build.Compiler((cc, *(headers if lacking else ())), "")
+    assert build.build(compiler, tmp_path).keys() == lacking
