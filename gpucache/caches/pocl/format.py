@@ -1,89 +1,73 @@
 """PoCL's kernel cache: a directory for each program, with its bitcode and its compiled kernels.
 
 A program's directory is named by the SHA-1 of its preprocessed source, options, and PoCL's version, build
-time, LLVM and device; none of these is stored. PoCL keeps no checksum, has no limit, evicts nothing and
-takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keeps the same tree. Source: PoCL,
-lib/CL/pocl_cache.c (its location: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
+time, LLVM and device; none of these is stored, and no checksum. So a kernel of the same name from another
+program of the same compiler looks like the right one, as does a changed byte within bitcode or code. PoCL has
+no limit, evicts nothing and takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keeps
+the same tree. Source: PoCL, lib/CL/pocl_cache.c (``build_program_compute_hash``,
+``pocl_cache_kernel_cachedir_path``, ``pocl_hash_clipped_name``) and lib/CL/pocl_file_util.c
+(``pocl_mk_tempname``, ``pocl_mk_tempdir``).
 
-Everything else in the root (temporary files, failed builds, strangers) is reported in groups,
-as there may be thousands of each. A program's directory is renamed into the root before deletion, so that
-PoCL sees it whole or not at all."""
+The leftovers in the root (temporary files, failed builds) are one finding, as there may be thousands. A
+program's directory is renamed into the root before deletion, so that PoCL sees it whole or not at all."""
 
 import errno
+import hashlib
 import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
-from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
-from gpucache.caches.files import Files, Tally
+from gpucache.caches.files import HERE, MOST_FILES, Files, Identity
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Field, compared
+from gpucache.caches.format import HOUR_NS, Field, compared
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Whose
-from gpucache.caches.pocl.entry import (
-    KINDS,
-    LAYOUT,
-    LOG,
-    MINIMUM_AGE_NS,
-    SHOWN,
-    Program,
-    short,
-    variant_of,
-)
+from gpucache.caches.layout import LINK, STRANGER, Layout, Left, Node, Role, Whose
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain
-from gpucache.payload import elf
+from gpucache.payload import PayloadKind, bitcode, describe, elf
+from gpucache.payload.bitcode import Module
+from gpucache.payload.reading import CutError
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
-BUSY_NS = 60 * 10**9
-LOG_BYTES = 64 << 10
-_LOOKED_AT = 300
-"""Names of a directory that may be a cache; there are 256 directories of two letters."""
-_VARIANTS = 64
+_PROGRAMS = {"program.bc": "llvm-bitcode", "program.spv": "spir-v", "program.mlir": "mlir"}
+"""The forms of a stored program, in newer PoCL SPIR-V or MLIR too; the first that exists counts."""
+_LOG, _ACCESSED = "build.log", "last_accessed"
+_BUSY_NS = 60 * 10**9
+_LOG_BYTES, _READ_BYTES = 64 << 10, 256 << 20
+_SHOWN, _ASKED = 32, 64
+"""How many kernels and variants of one program are listed, and for how many a build asks."""
 _BUSY = (
     "it was used within the last minute, and PoCL has no locks that show its user; end its programs and "
     "try again in a minute"
 )
-_NO_INPUTS = "PoCL stores no source, no options and no build time of its own"
-_PAIR, _REST = re.compile("[A-P]{2}"), re.compile("[A-P]{37,38}")
-_IN_ROOT = re.compile(
-    r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
+_SIZES = r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}(?:-goffs0)?(?:-smallgrid)?"
+_TEMPORARY = (
+    r"(?:tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
     "|tempdir_gpucache_[0-9a-f]+"
 )
 """Temporary files and directories in the root: ``tempfile_XXXXXX`` with or without a suffix (each start of
 PoCL leaves an empty one), ``tempdir_XXXXXX``, ``_UNCACHED_XXXXXX`` for programs built while the cache
 is off; and entries that are being removed."""
-_FAILED, _BARE = f"*/*/{LOG}", "*/*/*.so"
-_GROUPS = {
-    "tempfile*": (FindingKind.LEFTOVER, "temporary files, of which every start of PoCL leaves an empty one"),
-    "tempdir*": (FindingKind.LEFTOVER, "temporary directories of programs that died"),
-    "_UNCACHED*": (
-        FindingKind.LEFTOVER, "directories of programs that were built with POCL_KERNEL_CACHE=0 and died",
-    ),
-    _FAILED: (FindingKind.ORPHAN, "directories of builds that failed or were not finished"),
-    _BARE: (
-        FindingKind.ORPHAN,
-        "directories with kernels but no program, which PoCL compiles again before it takes these",
-    ),
-}  # fmt: skip
-"""Leftovers that are reported together, by the pattern below the root that names them."""
+_LEFT = "leftovers"
+"""The name of the finding about all leftovers."""
 _MOVED = ("program", "log", "accessed", "binary", "device")
+_TRUSTED = ("program", "kernel", "variant", "binary", "device")
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
 _FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
 """How the heads of kernels continue, as they return nothing, after any word."""
@@ -92,25 +76,261 @@ _MADE = (
 )  # fmt: skip
 """How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which come in
 front of a preprocessed source, begin."""
+_VARIANT = re.compile(r"([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})(-goffs0)?(-smallgrid)?")
+_CLIPPED = re.compile(r"(?s)(.+)[. ]([A-P]{40})")
+_SYMBOL = re.compile(r"(?s)_?pocl_kernel_(.+)_workgroup")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_LOST = "?"
+_MACHINES = {"x86_64": 62, "amd64": 62, "i386": 3, "i686": 3, "aarch64": 183, "arm64": 183, "riscv64": 243}
+_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_NO_PROGRAM = (
+    "a program that builds it finds no kernel in it (CL_INVALID_KERNEL_NAME) or dies, at every start; "
+    "PoCL never replaces it"
+)
+_NO_KERNEL = "a program that launches it dies, at every start; PoCL never replaces it"
 
 
-@dataclass(slots=True)
-class _Remains:
-    """Files in the root that belong to no entry: those old enough to remove, with size, by group; and the
-    rest."""
+def key_of(pair: str, rest: str) -> str:
+    """A program's SHA-1 as hex, from the names of its directories.
 
-    old: dict[str, list[tuple[tuple[str, ...], int]]] = field(
-        default_factory=lambda: {pattern: [] for pattern in _GROUPS}
-    )
-    young: int = 0
-    links: list[str] = field(default_factory=list)
-    strange: Tally = field(default_factory=lambda: Tally(8))
+    PoCL writes each byte as two letters, the low half first, and then puts the ``/`` over the third
+    letter. So the fourth hex digit is on no disk; the key is the other 39, in their order.
+    """
+    letters = pair + (_LOST if len(rest) == 37 else "") + rest
+    swapped = (letters[index ^ 1] for index in range(len(letters)))
+    return "".join(f"{ord(letter) - ord('A'):x}" for letter in swapped if letter != _LOST)
 
-    def add(self, pattern: str, parts: tuple[str, ...], size_bytes: int, age_ns: int) -> None:
-        if age_ns > MINIMUM_AGE_NS:
-            self.old[pattern].append((parts, size_bytes))
-        else:
-            self.young += 1
+
+def letters_of(digest: bytes) -> str:
+    """A digest as PoCL writes it."""
+    return "".join(chr(half + ord("A")) for byte in digest for half in (byte & 15, byte >> 4))
+
+
+class Variant(NamedTuple):
+    """A kernel compiled for one local size, and sometimes for particular launches alone."""
+
+    kernel: str
+    local_size: str
+    """Such as ``64x1x1``; empty for the generic one, which takes every local size."""
+    words: str
+    """The launches it is for."""
+
+
+def variant_of(kernel: str, name: str) -> Variant | None:
+    """The meaning of a directory below a kernel's; None for another name."""
+    match = _VARIANT.fullmatch(name)
+    if match is None:
+        return None
+    sizes = [str(int(text)) for text in match.group(1, 2, 3)]
+    size = "" if sizes == ["0", "0", "0"] else "x".join(sizes)
+    limits = ["global offset 0"] * bool(match[4]) + ["small grids"] * bool(match[5])
+    words = size or "any local size"
+    return Variant(kernel, size, f"{words} ({', '.join(limits)} only)" if limits else words)
+
+
+def is_called(folder: str, kernel: str) -> bool:
+    """Whether a directory is a kernel's: its name, or for a long name its beginning and SHA-1."""
+    clipped = _CLIPPED.fullmatch(folder)
+    if folder == kernel or clipped is None or not kernel.startswith(clipped[1]):
+        return folder == kernel
+    raw = kernel.encode("utf-8", "surrogateescape")
+    return letters_of(hashlib.sha1(raw, usedforsecurity=False).digest()) == clipped[2]
+
+
+def short(folder: str) -> str:
+    """A kernel's readable name from its directory's: without the digest if it was clipped."""
+    clipped = _CLIPPED.fullmatch(folder)
+    return f"{clipped[1]}…" if clipped else folder
+
+
+LAYOUT = Layout(
+    "([A-P]{2})/([A-P]{37,38})/",
+    left=[Left(f"(?:{_TEMPORARY})"), Left(f"(?:{_TEMPORARY})/")],
+    key=lambda pair: key_of(*pair),
+    inside=(
+        # The rest is kept by POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES=1, and not used by PoCL.
+        (
+            "temporary",
+            r"(?:.+/)?[^/]+_[A-Za-z0-9]{6}\.temp" rf"|([^/]+)/{_SIZES}/(?:parallel\.bc|\1\.so\.o)",
+        ),
+        ("program", r"program\.(?:bc|spv|mlir)"),
+        ("log", r"build\.log"),
+        ("accessed", _ACCESSED),
+        ("kernel", "[^/]+/"),
+        ("variant", f"[^/]+/{_SIZES}/"),
+        ("binary", rf"([^/]+)/{_SIZES}/\1\.(?:so|o)"),
+        # Files of devices other than the CPU for a kernel.
+        ("device", rf"[^/]+/descriptor\.[^/]*|([^/]+)/{_SIZES}/(?:parallel\.bc|\1)\.[^/]*"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program's directory, and its bitcode if it can be parsed."""
+
+    files: Files
+    roles: Mapping[str, Sequence[str]]
+    module: Module | None = None
+    broken: Problem | None = None
+    """Why its program cannot be parsed."""
+
+    @classmethod
+    def of(cls, item: Files) -> "Program":
+        """A program with its bitcode as it is now; raises OSError."""
+        found = cls(item, LAYOUT.roles(item))
+        main, broken = found.main, None
+        if main in found.roles["kernel"]:
+            broken = Problem(FindingKind.CORRUPT, f"{main} is a directory in place of a file", paths=(main,))
+        elif main and not item.seen[main].st_size:
+            broken = Problem(FindingKind.TRUNCATED, f"{main} is empty")
+        elif main.endswith(".bc") and not found.is_large(main):
+            try:
+                return replace(found, module=bitcode.read_module(found.read(main)))
+            except CutError as error:
+                broken = Problem(FindingKind.TRUNCATED, f"{main} is cut: {error}")
+            except FormatError as error:
+                broken = Problem(FindingKind.CORRUPT, f"{main} is damaged: {error}")
+            except PermissionError:
+                return found
+        return replace(found, broken=broken)
+
+    @property
+    def main(self) -> str:
+        """The program's file in the form that PoCL takes first, or a directory in its place; else empty."""
+        there = (*self.roles["program"], *self.roles["kernel"])
+        return next((name for name in _PROGRAMS if name in there), "")
+
+    @property
+    def accessed_ns(self) -> int:
+        """When PoCL last built it or found it built."""
+        return self.files.seen[_ACCESSED if self.roles["accessed"] else HERE].st_mtime_ns
+
+    @property
+    def identity(self) -> tuple[Identity | None, int]:
+        """Changes when PoCL builds it anew or finds it built."""
+        return (Identity.of(self.files.seen[self.main]) if self.main else None), self.accessed_ns
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants that kernels were compiled for."""
+        places = (one.split("/") for one in (*self.roles["binary"], *self.roles["device"]))
+        found = (variant_of(*one[:2]) for one in places if len(one) == 3)
+        return tuple(dict.fromkeys(variant for variant in found if variant))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of the kernels' directories, clipped as PoCL clips them."""
+        return tuple(name for name in self.roles["kernel"] if name not in _PROGRAMS)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The kernels' directories whose names its bitcode does not have, if that has any."""
+        known = self.module.kernels if self.module else ()
+        return [one for one in self.folders if known and not any(is_called(one, name) for name in known)]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the program's kernels: from its bitcode, else the compiled ones."""
+        found = (self.module and self.module.kernels) or map(short, self.folders)
+        return tuple(printable(name) for name in found)
+
+    @property
+    def triple(self) -> str:
+        """The target it is compiled for; empty if it does not say."""
+        return self.module.triple if self.module else ""
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM that made it, such as ``15.0.6``; empty if unknown."""
+        return self.module.producer.removeprefix("LLVM") if self.module else ""
+
+    @property
+    def stays(self) -> str:
+        """Why its directory is not removed, as a clause; empty if PoCL made everything in it."""
+        strange = (*self.roles[STRANGER], *self.roles[LINK])
+        if strange:
+            return f"its directory contains {printable(strange[0])}, which is not PoCL's; move that elsewhere"
+        return "" if self.files.complete else "its directory has too many files to check; remove it yourself"
+
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """The known facts about its inputs, by label."""
+        yield from (("kernel", kernel) for kernel in self.kernels[:_SHOWN])
+        for variant in self.variants[:_SHOWN]:
+            yield "work-group variant", f"{printable(short(variant.kernel))} {variant.words}"
+        yield from (pair for pair in (("LLVM", self.llvm), ("target triple", self.triple)) if pair[1])
+
+    def read(self, name: str) -> bytes:
+        """A file of it; raises OSError, FormatError."""
+        return self.files.read(name, _READ_BYTES)
+
+    def is_large(self, name: str) -> bool:
+        """Whether a file is too large to be read."""
+        return self.files.seen[name].st_size > _READ_BYTES
+
+    # Problems.
+
+    def damage(self) -> Iterator[Problem]:
+        """The problem of the program itself; raises OSError."""
+        main = self.main
+        if self.broken is not None:
+            yield self.broken._replace(detail=f"{self.broken.detail}; {_NO_PROGRAM}")
+        elif main and not self.is_large(main) and not main.endswith(".mlir"):  # which is text
+            info = describe(self.read(main), inside=1)
+            expected = PayloadKind.SPIRV if self.module is None else PayloadKind.LLVM_BITCODE
+            if wrong := info.problem or (f"it is {info.kind}" if info.kind is not expected else ""):
+                yield Problem(FindingKind.CORRUPT, f"{main} is damaged: {wrong}; {_NO_PROGRAM}")
+            elif self.folders and len(self.unknown) == len(self.folders):
+                what = f"{main} has none of its compiled kernels, so it is another program's"
+                yield Problem(FindingKind.MISLABELLED, f"{what}; {_NO_PROGRAM}")
+
+    def check(self, old_ns: int) -> Iterator[Problem]:
+        """The problems of, and notes on, everything in its directory; raises OSError."""
+        yield from self.damage()
+        for name in self.roles["binary"]:
+            if not self.is_large(name) and (wrong := self._binary(name)):
+                yield Problem(wrong[0], f"{printable(name)} {wrong[1]}; {_NO_KERNEL}", paths=(name,))
+        for name in self.roles[STRANGER]:
+            folder = stat.S_ISDIR(self.files.seen[name].st_mode)
+            if folder and LAYOUT.role(name, folder=False) in ("binary", "device"):
+                detail = f"{printable(name)} is a directory in place of a file; {_NO_KERNEL}"
+                yield Problem(FindingKind.CORRUPT, detail, paths=(name,))
+            else:
+                detail = f"{printable(name)} in its directory is not PoCL's; keep it elsewhere"
+                yield Problem(FindingKind.LEFTOVER, detail, paths=())
+        for folder in self.unknown if len(self.unknown) < len(self.folders) else ():
+            detail = f"{printable(folder)} is not the name of a kernel of it, so no launch uses it"
+            yield Problem(FindingKind.ORPHAN, detail, paths=())
+        seen = self.files.seen
+        if old := tuple(one for one in self.roles["temporary"] if seen[one].st_mtime_ns < old_ns):
+            size = format_size(sum(seen[one].st_size for one in old))
+            detail = f"files of PoCL's compiler that no launch needs: {len(old)} ({size})"
+            yield Problem(FindingKind.LEFTOVER, detail, paths=old)
+
+    def _binary(self, name: str) -> tuple[FindingKind, str] | None:
+        """Why a file is not the machine code of its kernel, to follow its name; None if it is."""
+        data, kernel = self.read(name), name.partition("/")[0]
+        info = describe(data)
+        loadable = info.kind is PayloadKind.ELF and info.problem and elf.is_loadable(data)
+        if data.startswith(_MACH_O) or loadable:
+            return None
+        try:
+            if not data or info.kind is not PayloadKind.ELF or info.problem:
+                raise FormatError(info.problem or (info.kind.value if data else "empty"))
+            library = elf.read_exports(data)
+        except FormatError as error:
+            kind = FindingKind.TRUNCATED if not data or elf.is_cut(data) else FindingKind.CORRUPT
+            return kind, f"is not a whole library ({error})"
+        held = sorted(match[1] for match in map(_SYMBOL.fullmatch, library.symbols) if match)
+        if not any(is_called(kernel, one) for one in held):
+            what = f"kernel {printable(held[0])}" if held else "no kernel"
+            return FindingKind.MISLABELLED, f"contains {what} instead of {printable(short(kernel))}"
+        others = self.module and _MACHINES.get(self.triple.partition("-")[0]) not in (None, library.machine)
+        made = library.compilers and _VERSION.fullmatch(self.llvm) and self.llvm not in library.compilers
+        if others or made:
+            by = f"by clang {library.compilers[0]}" if made else "for another machine"
+            return FindingKind.MISLABELLED, f"was made {by}, unlike its program"
+        return None
 
 
 class Pocl(PoclPlaces, FilesFormat):
@@ -136,22 +356,15 @@ class Pocl(PoclPlaces, FilesFormat):
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _VARIANTS))
+        kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _ASKED))
         sizes = tuple("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
         return {name: values for name, values in (("kernel", kernels), ("local-size", sizes)) if values}
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
-        ours = all(_PAIR.fullmatch(name) or _IN_ROOT.fullmatch(name) for name in names)
-        with files.open_folder(path) as top:
-            if not ours and not any(_holds_program(top, name) for name in filter(_PAIR.fullmatch, names)):
-                return Whose.FOREIGN
-        found = (LAYOUT.roles(item) for item in islice(LAYOUT.items(path), _LOOKED_AT))
-        roles = ("program", "log", "accessed", "binary", "device")
-        own = any(one[role] for one in found for role in roles)
-        named = ours and path.parts[-2:] == (cls.name, "kcache")
-        return Whose.OWN if own or named else Whose.UNKNOWN
+        found = cls.layout.whose(path)
+        named = found is Whose.UNKNOWN and path.parts[-2:] == (cls.name, "kcache")
+        return Whose.OWN if named else found
 
     # Entries.
 
@@ -163,12 +376,13 @@ class Pocl(PoclPlaces, FilesFormat):
         found = Program.of(item)
         if not found.main:
             return None
-        sizes = dict.fromkeys(one.local_size or "any" for one in found.variants)
+        sizes, kernels = dict.fromkeys(one.local_size or "any" for one in found.variants), found.kernels
+        more = f" and {len(kernels) - 1} more" if kernels[1:] else ""
         return self.entry(item)._replace(
-            program=found.title,
+            program=f"{kernels[0]}{more}" if kernels else "a program without kernels",
             target=f"{self.name}:{found.triple}" if found.triple else self.name,
-            artifact_kind=KINDS[found.main],
-            variant=f"local size {', '.join(list(sizes)[:SHOWN])}" if sizes else "",
+            artifact_kind=_PROGRAMS[found.main],
+            variant=f"local size {', '.join(list(sizes)[:_SHOWN])}" if sizes else "",
             fields=tuple(found.fields()),
             damage=found.broken,
             created_ns=item.seen[found.main].st_mtime_ns,
@@ -181,17 +395,30 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def trust(self, item: Files) -> Iterator[Problem]:
         now = item.again()
-        return Program(now, LAYOUT.roles(now)).trust()
+        roles = LAYOUT.roles(now)
+        for name in roles[LINK]:
+            detail = f"{printable(name)} is a link, which PoCL follows and gpucache does not; remove it"
+            # A kernel's directory may have any name, so a link in its place may belong to another program.
+            named = LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
+            yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if named else ())
+        own = (HERE, *(name for role in _TRUSTED for name in roles[role]))
+        found = super().trust(replace(now, seen={name: now.seen[name] for name in own}))
+        yield from (one._replace(detail=printable(one.detail, None), paths=()) for one in found)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        return self._now(item).check(self.now_ns())
+        return self._now(item).check(self.now_ns() - HOUR_NS)
 
     def unsound(self, item: Files) -> Problem | None:
         return next(self._now(item).damage(), None)
 
     def notes(self, item: Files) -> Iterator[str]:
-        now = item.again()
-        return Program(now, LAYOUT.roles(now)).notes(self.now_ns())
+        if not item.complete:
+            yield (
+                f"it has more than {MOST_FILES} files, or not all of its directories could be read, so the "
+                "rest was not checked"
+            )
+        if large := next((name for name in item.names if item.seen[name].st_size > _READ_BYTES), ""):
+            yield f"{printable(large)} has {format_size(item.seen[large].st_size)} and was not read"
 
     def payload(self, item: Files) -> bytes:
         found = self._now(item)
@@ -204,16 +431,17 @@ class Pocl(PoclPlaces, FilesFormat):
             raise FormatError(f"{entry.path} cannot be read: {why}; run 'gpucache verify'")
         source = found.module.source if found.module else ""
         lost = ", of which the fourth digit is on no disk" if len(entry.key) == 39 else ""
-        told = (KeyField(label, value) for label, value in found.fields())
-        log = ""
-        with suppress(OSError, FormatError):
-            if LOG in item.seen:
-                log = item.part(LOG, 0, LOG_BYTES).decode("utf-8", "replace")
+        log = item.part(_LOG, 0, _LOG_BYTES) if found.roles["log"] else b""
+        fields = (
+            (f"SHA-1{lost}", entry.key),
+            ("inputs", "PoCL stores no source, no options and no build time of its own"),
+            *entry.fields,
+        )
         return EntryReport(
             entry,
-            key_fields=(KeyField(f"SHA-1{lost}", entry.key), KeyField("inputs", _NO_INPUTS), *told),
-            payload=tuple(_payload(found)),
-            build_log=log,
+            key_fields=tuple(KeyField(*pair) for pair in fields),
+            payload=tuple(describe(found.read(found.main)).pairs),
+            build_log=log.decode("utf-8", "replace"),
             provenance=(("compiled from", source),) if source else (),
         )
 
@@ -262,7 +490,7 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def remove(self, item: Files) -> Kept | None:
         found = self._same(item)
-        busy = found is not None and abs(self.now_ns() - found.accessed_ns) < BUSY_NS
+        busy = found is not None and abs(self.now_ns() - found.accessed_ns) < _BUSY_NS
         return Kept(_BUSY) if busy else self.discard(item)
 
     def discard(self, item: Files) -> Kept | None:
@@ -292,129 +520,84 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Its LLVM and target; PoCL's version and the CPU's name are only in the hash."""
-        found = Program.of(item)
-        yield from (pair for pair in (("LLVM", found.llvm), ("target triple", found.triple)) if pair[1])
+        return (pair for pair in look.fields if pair[0] in ("LLVM", "target triple"))
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """PoCL's files without the leftovers of its compiler; the program is first, as PoCL takes kernels
         from anyone who built the same program, and compiles those that are missing."""
         found = {one.name: one for one in super().files_to_move(item)}
         roles, above = LAYOUT.roles(item), "/".join(item.parts)
-        names = [name for role in _MOVED for name in roles[role]]
-        return [found[f"{above}/{name}"] for name in names]
+        return [found[f"{above}/{name}"] for role in _MOVED for name in roles[role]]
 
     # Leftovers, and the whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        yield from self.unread()
-        found = self._gathered()
-        for pattern, (kind, what) in _GROUPS.items():
-            if old := found.old[pattern]:
-                detail = f"{what}: {len(old)} ({format_size(sum(size for _, size in old))})"
-                yield self.told(self.root / pattern, Problem(kind, detail), pattern)
-        for name in found.links:
-            detail = "it is a link, which PoCL follows and gpucache does not; remove it"
-            yield self.told(self.root / name, Problem(FindingKind.UNTRUSTED, detail), printable(name))
-        if found.strange.count:
-            detail = f"{found.strange}: not PoCL's; keep it elsewhere"
-            yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
-        if found.young:
-            note = (
-                f"temporary or unfinished files and directories in {self.root} younger than 10 minutes, "
-                f"so they may be in use and are left alone: {found.young}"
-            )
-            yield Checked(str(self.root), notes=(note,), counts=False)
+        yield from super().beside()
+        for item in self.layout.items(self.root):
+            found = Program(item, LAYOUT.roles(item))
+            if not found.main and found.stays:
+                yield self.told(item.path, Problem(FindingKind.LEFTOVER, found.stays))
+        if old := list(self._old()):
+            size = format_size(sum(size for _, size in old))
+            what = "of every start and of builds that failed or were stopped"
+            problem = Problem(FindingKind.LEFTOVER, f"files and directories {what}: {len(old)} ({size})")
+            yield self.told(self.root / _LEFT, problem)
 
     def clear(self, checked: Checked) -> Checked:
-        pattern, gone = checked.entry.removeprefix(f"{self.root}/"), True
+        if checked.entry != str(self.root / _LEFT):
+            return super().clear(checked)
         try:
-            places = self._gathered().old.get(pattern, [])
-            for parts, _ in places:
-                with suppress(FileNotFoundError):  # another process removes it, too
-                    gone &= not self._take_out(parts) if len(parts) == 2 else self._take_temporary(parts[0])
+            gone = [self._gone(parts) for parts, _ in list(self._old())]
         except (OSError, FormatError):
             return checked
-        return checked.fixed() if places and gone else checked
+        return checked.fixed() if gone and all(gone) else checked
 
-    def _gathered(self) -> _Remains:
-        """Everything that is not an entry; raises OSError if the root cannot be read."""
-        found = _Remains()
-        with files.open_folder(self.root) as top:
-            for name in sorted(entry.name for entry in top.entries()):
-                with suppress(FileNotFoundError):
-                    self._sort(top, name, found)
+    def _old(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The place and size on disk of each leftover that no program can have in use."""
         for item in self.layout.items(self.root):
-            one = Program(item, LAYOUT.roles(item))
-            newest = max(status.st_mtime_ns for status in item.seen.values())
-            if one.stays and not one.main:
-                found.strange.add("/".join(item.parts))
-            elif not one.main:
-                pattern = _BARE if one.compiled else _FAILED
-                found.add(pattern, item.parts, _size_bytes(one), self.now_ns() - newest)
-        return found
+            found, newest = (
+                Program(item, LAYOUT.roles(item)),
+                max(one.st_mtime_ns for one in item.seen.values()),
+            )
+            if not found.main and not found.stays and newest < self.now_ns() - HOUR_NS:
+                yield item.parts, item.size_bytes
+        for node in self._nodes():
+            if node.role is Role.LEFT and self._is_old(node) and self._is_own(node):
+                yield node.parts, files.allocated_bytes(node.status)
 
-    def _sort(self, top: Folder, name: str, found: _Remains) -> None:
-        status, temporary = top.lstat(name), _IN_ROOT.fullmatch(name)
-        if stat.S_ISLNK(status.st_mode):
-            found.links.append(name) if _PAIR.fullmatch(name) else found.strange.add(name)
-        elif temporary and _is_own_temporary(top, name):
-            age_ns = self.now_ns() - status.st_mtime_ns
-            found.add(f"{temporary[1] or 'tempdir'}*", (name,), files.allocated_bytes(status), age_ns)
-        elif _PAIR.fullmatch(name) and stat.S_ISDIR(status.st_mode):
-            with suppress(OSError), top.folder(name) as folder:
-                for inner in sorted(entry.name for entry in folder.entries()):
-                    mode = folder.lstat(inner).st_mode
-                    if _REST.fullmatch(inner) and stat.S_ISLNK(mode):
-                        found.links.append(f"{name}/{inner}")
-                    elif not _REST.fullmatch(inner) or not stat.S_ISDIR(mode):
-                        found.strange.add(f"{name}/{inner}")
-        else:
-            found.strange.add(name)
-
-    def _take_temporary(self, name: str) -> bool:
-        """Remove a temporary file or directory directly in the root; whether it was removed."""
-        with files.open_folder(self.root) as top:
-            if not _is_own_temporary(top, name):
-                return False
-            if stat.S_ISDIR(top.lstat(name).st_mode):
-                return not _delete(top, name)
-            top.unlink(name)
-            return True
-
-
-def _holds_program(top: Folder, pair: str) -> bool:
-    with suppress(OSError), top.folder(pair) as folder:
-        return any(_REST.fullmatch(entry.name) for entry in folder.entries())
-    return False
-
-
-def _size_bytes(one: Program) -> int:
-    held = (status for status in one.files.seen.values() if not stat.S_ISDIR(status.st_mode))
-    return sum(map(files.allocated_bytes, held))
-
-
-def _is_own_temporary(top: Folder, name: str) -> bool:
-    """Whether a file or directory in the root with PoCL's temporary name has such content.
-
-    People's names may end in six letters too. PoCL's are: an empty file, one that begins as a compiled or
-    preprocessed one, a kernel's source, and a directory with PoCL's names alone. A source may take the word
-    for a kernel from a header; it then has a function's head, and the mode of PoCL's temporary files.
-    Raises nothing.
-    """
-    try:
-        status = top.lstat(name)
-        if stat.S_ISDIR(status.st_mode):
-            with top.folder(name) as folder:
-                return not _read(folder).stays
-        if not stat.S_ISREG(status.st_mode):
-            return False
-        start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
-    except (OSError, FormatError):
-        return False
-    if not start or start.startswith(_MADE):
+    def _gone(self, parts: Sequence[str]) -> bool:
+        """Remove a leftover; whether it is gone."""
+        with suppress(FileNotFoundError), files.open_folder(self.root) as top:
+            if len(parts) > 1:
+                return not self._take_out(parts)
+            if stat.S_ISDIR(top.lstat(parts[0]).st_mode):
+                return not _delete(top, parts[0])
+            top.unlink(parts[0])
         return True
-    private = stat.S_IMODE(status.st_mode) == _TEMPORARY_MODE
-    return name.endswith(".cl") and (b"kernel" in start or (private and bool(_FUNCTION.search(start))))
+
+    def _beside(self, node: Node) -> Problem | None:
+        return None if node.role is Role.LEFT else super()._beside(node)
+
+    def _is_own(self, node: Node) -> bool:
+        """Whether something in the root with PoCL's temporary name has such content.
+
+        People's names may end in six letters too. PoCL's are: an empty file, one that begins as a compiled or
+        preprocessed one, a kernel's source, and a directory with PoCL's names alone. A source may take the
+        word for a kernel from a header; it then has a function's head, and the mode of PoCL's own files.
+        Raises nothing.
+        """
+        name, mode = node.parts[-1], node.status.st_mode
+        try:
+            with files.open_folder(self.root) as top:
+                if stat.S_ISDIR(mode):
+                    with top.folder(name) as folder:
+                        return not _read(folder).stays
+                start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
+        except (OSError, FormatError):
+            return False
+        private = stat.S_IMODE(mode) == _TEMPORARY_MODE and _FUNCTION.search(start)
+        source = name.endswith(".cl") and (b"kernel" in start or private)
+        return not start or start.startswith(_MADE) or bool(source)
 
 
 def _read(folder: Folder) -> Program:
@@ -438,18 +621,3 @@ def _delete(above: Folder, name: str) -> str:
     with suppress(OSError):
         above.rmdir(name)
     return ""
-
-
-def _payload(found: Program) -> Iterator[tuple[str, str]]:
-    if found.main:
-        yield from payloads.describe(found.read(found.main)).pairs
-    for name in found.compiled[:_VARIANTS]:
-        kernel, *rest = name.split("/")
-        variant = variant_of(kernel, rest[0]) if rest else None
-        label = f"{printable(short(kernel))} {variant.words}" if variant else printable(name)
-        clang = ""
-        with suppress(OSError, FormatError):
-            versions = elf.read_exports(found.read(name)).compilers if name in found.roles["binary"] else ()
-            clang = f", clang {', '.join(versions)}" if versions else ""
-        size = format_size(found.files.seen[name].st_size)
-        yield label, f"{printable(name.rpartition('/')[2])}, {size}{clang}"

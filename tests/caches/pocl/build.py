@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucache.answers.entries import Location
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.pocl import entry
+from gpucache.caches.pocl.format import letters_of
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
 from tests.payload.build import bitcode, library
@@ -22,7 +22,7 @@ SMALL = "16-1-1-goffs0-smallgrid"
 
 def folder_of(root: Path, digest: bytes = bytes(range(20))) -> Path:
     """Where PoCL keeps the program of a digest."""
-    letters = entry.letters_of(digest)
+    letters = letters_of(digest)
     return root / letters[:2] / letters[3:]
 
 

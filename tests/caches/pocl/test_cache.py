@@ -88,7 +88,6 @@ def test_a_report_tells_variants_and_log(tmp_path: Path) -> None:
     assert report.build_log == "warning: unused\n"
     assert report.key_fields[0].value == entry.key
     assert ("kind", "llvm-bitcode") in report.payload
-    assert any(value.endswith("clang 15.0.6") for _, value in report.payload)
     assert report.provenance == (("compiled from", "/caches/pocl/tempfile_abcdef.cl"),)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.pocl import entry
+from gpucache.caches.pocl import format as entry
 from tests.caches.pocl import build
 
 
@@ -76,11 +76,11 @@ def test_a_clipped_name_stands_for_its_kernel_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("tempfile_AIaq2O", "tempfile*"),
-        ("tempfile_AIaq2O.so.o", "tempfile*"),
-        ("tempdir_x1y2z3.a", "tempdir*"),
-        ("tempdir_gpucache_00ff", "tempdir*"),
-        ("_UNCACHED_abc123", "_UNCACHED*"),
+        ("tempfile_AIaq2O", "leftovers"),
+        ("tempfile_AIaq2O.so.o", "leftovers"),
+        ("tempdir_x1y2z3.a", "leftovers"),
+        ("tempdir_gpucache_00ff", "leftovers"),
+        ("_UNCACHED_abc123", "leftovers"),
         ("AB", None),
         ("tempfiles_of_my_thesis", None),
         ("tempfile_to_keep.d2", None),

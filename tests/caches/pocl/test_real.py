@@ -125,7 +125,6 @@ def test_a_real_cache_is_sound(pocl: Pocl, made: Path) -> None:
         f"{kernel} 16x1x1 (global offset 0, small grids only)" for kernel in ("twice", "vecadd")
     ]
     assert cache.extract(entry) == _program(made).read_bytes()
-    assert any(value.endswith(f"clang {llvm}") for _, value in cache.report(entry).payload)
 
 
 def test_a_real_launch_is_explained(made: Path) -> None:
@@ -138,7 +137,7 @@ def test_a_real_launch_is_explained(made: Path) -> None:
 def test_every_start_leaves_an_empty_file(made: Path) -> None:
     """The leftovers of a real cache are PoCL's empty temporary files and nothing else."""
     found = [one.entry for checked in _later(made).leftovers() for one in checked.findings]
-    assert found == ["tempfile*"]
+    assert found == ["leftovers"]
 
 
 def test_a_hit_moves_last_used(pocl: Pocl, root: Path) -> None:

@@ -73,10 +73,6 @@ def _empty(root: Path) -> None:
     root.mkdir(exist_ok=True)
 
 
-def _only_names(root: Path) -> None:
-    build.folder_of(root).mkdir(parents=True)
-
-
 def _linked(root: Path) -> None:
     real = build.program(root / "elsewhere")
     (root / real.parent.name).symlink_to(real.parent)
@@ -86,8 +82,8 @@ def _strangers_in_kcache(root: Path) -> None:
     (root / "thesis.tex").touch()
 
 
-@pytest.mark.parametrize("make", [_empty, _only_names, _linked, _strangers_in_kcache])
+@pytest.mark.parametrize("make", [_empty, _linked, _strangers_in_kcache])
 def test_other_folders_are_not_recognised(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """Empty directories, names without programs, links and other people's files are no cache."""
+    """Empty directories, links and other people's files are no cache."""
     make(tmp_path)
     assert not SYSTEM.recognises(tmp_path)
