@@ -148,7 +148,7 @@ def evicted_by_hand(group: Path, root: Path) -> None:
 
 
 DAMAGES = (
-    Damage(killed_writer, "locked"),
+    Damage(killed_writer, "misplaced"),
     Damage(hole, "misplaced"),
     Damage(stale_lock, "misplaced"),
     Damage(truncated_binary, "truncated"),
@@ -162,12 +162,11 @@ DAMAGES = (
     Damage(flipped_source, "misplaced"),
     Damage(no_source, "orphan"),
     Damage(no_binary, "orphan"),
-    Damage(copies, "superseded"),
-    Damage(eviction_in_progress, "locked"),
+    Damage(eviction_in_progress, "misplaced"),
     Damage(bare_eviction_in_progress, "misplaced"),
     Damage(locked_size, "misplaced"),
     Damage(garbage_size, "corrupt"),
     Damage(wrong_size, "orphan"),
-    Damage(locked_times, "locked"),
+    Damage(locked_times, "misplaced"),
     Damage(evicted_by_hand, "orphan"),
 )

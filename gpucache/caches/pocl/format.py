@@ -291,8 +291,8 @@ class Program:
             if not self.is_large(name) and (wrong := self._binary(name)):
                 yield Problem(wrong[0], f"{printable(name)} {wrong[1]}; {_NO_KERNEL}", paths=(name,))
         for name in self.roles[STRANGER]:
-            folder = stat.S_ISDIR(self.files.seen[name].st_mode)
-            if folder and LAYOUT.role(name, folder=False) in ("binary", "device"):
+            is_folder = stat.S_ISDIR(self.files.seen[name].st_mode)
+            if is_folder and LAYOUT.role(name, folder=False) in ("binary", "device"):
                 detail = f"{printable(name)} is a directory in place of a file; {_NO_KERNEL}"
                 yield Problem(FindingKind.CORRUPT, detail, paths=(name,))
             else:
