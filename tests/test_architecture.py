@@ -362,7 +362,7 @@ LINES: Mapping[str, int] = {
     "native": 6_050,
     "answers": 5_750,
     "cli": 6_100,
-    "remote": 4_550,
+    "remote": 4_660,
     "serve": 4_310,
     "store": 3_450,
     "backends": 3_300,

@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import (
@@ -33,16 +32,20 @@ from gpucache.remote.objects import (
     require_object_name,
     require_removable,
 )
+from gpucache.remote.relay import Bytes, Relay
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
 
 _AT_ONCE_REMOVED = 1000
+_PAGE = 1000
+_PAGE_BYTES, _REQUEST_BYTES = 16 << 20, 64 << 10
+"""The bytes of the replies with so many objects of a list, and of the requests for them: honest servers send
+them by one or two pages of 1 kB an object. Also those of any reply beside an object, such as an error's."""
 _LARGEST_REPLACED = 1 << 30
 _TRIES = 30
 """How often an object is replaced again after another writer came between."""
 _URL = re.compile(r"(s3|gs|az)://([A-Za-z0-9][A-Za-z0-9._-]*)/?((?:[A-Za-z0-9_=+-][A-Za-z0-9._=+-]*/?)*)")
-_NEVER_BY_PROXY = "localhost,127.0.0.0/8,::1,169.254.0.0/16"
 _AWS_KEYS = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",
@@ -107,9 +110,11 @@ _KINDS: Mapping[str, _Kind] = {
         "AZURE_CREDENTIAL_TYPE=managed_identity for the identity of this machine",
     ),
 }
+_NO_BUCKET = "NoSuchBucket|ContainerNotFound"
 # What obstore's errors contain, and its meaning. They are pages of text with URLs and replies: none is shown.
 _MEANINGS = (
-    ("NoSuchBucket|ContainerNotFound", "the bucket {bucket} does not exist; create it or check its name"),
+    ("relay: OverflowedError", "{server} returns more than gpucache accepts; check its address"),
+    (_NO_BUCKET, "the bucket {bucket} does not exist; create it or check its name"),
     (
         "latest/api/token|latest/meta-data|computeMetadata|oken request|AssumeRole|169\\.254\\.",
         "the service that gives credentials for {url} gives none; {remedy}",
@@ -119,13 +124,19 @@ _MEANINGS = (
         "{url} refuses {access}{code}; {remedy}",
     ),
     ("^Encountered object", "{url} contains objects of another program; name an unused prefix below it"),
-    ("dns error", "the host of {server} cannot be found; check its name and the network"),
+    ("relay: gaierror", "the host of {server} cannot be found; check its name and the network"),
     (
         "InvalidCertificate",
         "the certificate of {server} is not trusted; check its address, or set SSL_CERT_FILE",
     ),
-    ("kind: Connect", "{server} cannot be reached; check its address and the network, or the proxy"),
-    ("TimedOut|kind: Timeout", "{server} does not respond in time; check its address and the network"),
+    (
+        "kind: Connect|relay: (Connection\\w*|OS)Error",
+        "{server} cannot be reached; check its address and the network, or the proxy",
+    ),
+    (
+        "TimedOut|kind: Timeout|relay: TimeoutError",
+        "{server} does not respond in time; check its address and the network",
+    ),
     ("without LOCATION", "{url} is in another region; set AWS_REGION to the region of the bucket"),
     ("status: \\d", "{server} returns an error{code}; check its address, or try again later"),
     ("", "{server} returns something other than an object; check its address"),
@@ -146,9 +157,12 @@ class CloudObjects:
         made: "Callable[[int, bool], ObjectStore]",
         meanings: Mapping[str, object],
         limits: Limits,
+        relay: Relay,
     ) -> None:
-        """``made`` gives the store with the time for requests of so many bytes, which are read or not."""
+        """``made`` gives the store with the time for requests of so many bytes, which are read or not; its
+        requests go through the relay."""
         self.url = url
+        self._relay = relay
         self._made = cache(made)
         self._store = self._made(0, False)
         self._limits = limits
@@ -160,12 +174,16 @@ class CloudObjects:
         import obstore
 
         def pages() -> Iterator[Listed]:
-            for page in obstore.list(self._store, prefix, chunk_size=1000):
+            found = iter(obstore.list(self._store, prefix, chunk_size=_PAGE))
+            while True:
+                with self._asked(_PAGE_BYTES, _REQUEST_BYTES):
+                    page = next(found, ())
+                if not page:
+                    return
                 for one in page:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
 
-        with self._asked():
-            yield from bounded(pages(), self.url, self._limits)
+        yield from bounded(pages(), self.url, self._limits)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""
@@ -196,7 +214,7 @@ class CloudObjects:
         import obstore
 
         for group in batches(map(require_removable, names), _AT_ONCE_REMOVED):
-            with self._asked():
+            with self._asked(_PAGE_BYTES, _PAGE_BYTES):
                 try:
                     obstore.delete(self._store, group)
                 except FileNotFoundError:  # some clouds report it at the first that is missing
@@ -209,6 +227,7 @@ class CloudObjects:
 
     def close(self) -> None:
         """Its connections end with the last reference to it."""
+        self._relay.close()
 
     def _store_for(self, size_bytes: int, *, reads: bool = False) -> "ObjectStore":
         """The store for objects of a size: one for all of less than 1 MiB, and for each power of two."""
@@ -218,11 +237,11 @@ class CloudObjects:
         """The bytes of an object and the mark of this version of it."""
         import obstore
 
-        with self._asked():
+        with self._asked(limit_bytes + limit_bytes // 16 + _PAGE_BYTES, _REQUEST_BYTES):
             try:
                 found = obstore.get(store, require_object_name(name))
             except FileNotFoundError as error:
-                if re.search(_MEANINGS[0][0], str(error)):
+                if re.search(_NO_BUCKET, str(error)):
                     raise
                 return None, {}
             size, version = (
@@ -237,21 +256,22 @@ class CloudObjects:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._asked():
+        size = (len(data) + len(data) // 16 + _REQUEST_BYTES) * (self._limits.retries + 1)
+        with self._asked(_PAGE_BYTES, size):
             try:
                 store = self._store_for(len(data))
                 obstore.put(store, require_object_name(name), data, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 return False
             except FileNotFoundError as error:  # one that was there and is gone, or no bucket
-                if mode == "create" or re.search(_MEANINGS[0][0], str(error)):
+                if mode == "create" or re.search(_NO_BUCKET, str(error)):
                     raise
                 return False
         return True
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """Around each request: its failure in one sentence."""
+    def _asked(self, received_bytes: int, sent_bytes: int) -> Iterator[None]:
+        """Around each request, which may move so many bytes: its failure in one sentence."""
         from obstore.exceptions import BaseError
 
         global _process
@@ -262,9 +282,10 @@ class CloudObjects:
                 "store; start it with the method 'spawn'"
             )
         try:
-            yield
+            with self._relay.allowing(Bytes(received_bytes, sent_bytes)):
+                yield
         except (BaseError, OSError, ValueError) as error:
-            text = str(error)
+            text = f"{error} relay: {type(self._relay.failure).__name__}"
             code = re.search(r"<Code>(\w{1,64})<|status: (\d{3})", text)
             words = {**self._meanings, "code": f" ({code[1] or code[2]})" if code else ""}
             meaning = next(meaning for pattern, meaning in _MEANINGS if re.search(pattern, text))
@@ -304,7 +325,8 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
                 prefix=prefix.strip("/") or None,
                 config=config if signed else {**config, **kind.unsigned},
                 client_options={
-                    **_proxy(host.scheme or "https"),
+                    "proxy_url": relay.url,
+                    "http1_only": True,
                     "allow_http": host.scheme == "http",
                     "connect_timeout": timedelta(seconds=limits.connect_s),
                     "timeout": request,
@@ -314,6 +336,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
                 retry_config={"max_retries": limits.retries, "retry_timeout": idle if reads else request},
             )
 
+        relay = Relay(limits.connect_s)
         url = url.rstrip("/")
         words = {
             "url": url,
@@ -322,7 +345,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
             "access": "the credentials of this environment" if signed else "requests without credentials",
             "remedy": kind.remedy,
         }
-        return CloudObjects(url, made, words, limits)
+        return CloudObjects(url, made, words, limits, relay)
     except (BaseError, ValueError):
         raise UsageError(
             f"{url} cannot be opened with the variables of this environment; {kind.remedy}"
@@ -338,16 +361,6 @@ def _has_credentials(scheme: str, environ: Mapping[str, str]) -> bool:
         ):
             return True
     return scheme == "gs" and _adc(environ).is_file()
-
-
-def _proxy(scheme: str) -> "ClientConfig":
-    """The proxy of the environment, to which obstore would send requests to this machine itself as well. It
-    cannot be set to use none, but to except every host from one."""
-    proxies = getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
-    if proxy:
-        return {"proxy_url": proxy, "proxy_excludes": f"{proxies.get('no', '')},{_NEVER_BY_PROXY}"}
-    return {"proxy_url": "http://127.0.0.1:0", "proxy_excludes": "*,0.0.0.0/0,::/0"}
 
 
 def _adc(environ: Mapping[str, str]) -> Path:

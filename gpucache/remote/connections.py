@@ -41,6 +41,7 @@ _LARGEST_TALK = 1 << 16
 """The bytes that are read of a refusal, so that its connection can be kept."""
 _REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
+_LINK_LOCAL = "169.254."
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _PLAIN = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
 """The reasons of failures of TLS with a server that does not use it."""
@@ -256,7 +257,7 @@ class Connections:
 
     def _connection(self, url: SplitResult) -> _Connection:
         """A connection to the server of a URL or to its proxy, not connected yet."""
-        host, proxy, timeout = url.hostname or "", _proxy(url), self._limits.connect_s
+        host, proxy, timeout = url.hostname or "", proxy_of(url), self._limits.connect_s
         to = (proxy.hostname or "", proxy.port or 80) if proxy else (host, url.port or _PORTS[url.scheme])
         if url.scheme == "https":
             secure = _SecureConnection(*to, timeout=timeout, context=self._tls, blocksize=_PIECE_BYTES)
@@ -300,10 +301,10 @@ def basic(header: str, url: SplitResult) -> dict[str, str]:
     return {header: f"Basic {b64encode(shown).decode()}"}
 
 
-def _proxy(url: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names for a URL; none for this machine itself."""
+def proxy_of(url: SplitResult) -> SplitResult | None:
+    """The proxy that the environment names for a URL; none for this machine and its metadata."""
     host = url.hostname or ""
-    proxies = {} if is_this_machine(host) else getproxies()
+    proxies = {} if is_this_machine(host) or host.startswith(_LINK_LOCAL) else getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host):
         return None

@@ -5,11 +5,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from gpucache.errors import RemoteError
 from gpucache.remote.objects import Limits, Objects, open_objects
+from gpucache.remote.relay import Bytes, Relay
 from tests.remote.servers import Scripted, scripted, use_cloud
 from tests.remote.test_objects import ONE
 
@@ -121,6 +123,56 @@ def test_a_list_without_end_ends(
         store = open_objects(_URLS[kind].format(server.port), _LIMITS)
         with closing(store), pytest.raises(RemoteError, match=r"more than|too slowly"):
             deque(store.listed(""), 0)
+
+
+def _flood(client: socket.socket, sent: list[int], head: bytes) -> None:
+    """A reply without an end, counted."""
+    client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+    while True:
+        client.sendall(b"10000\r\n%s\r\n" % bytes(1 << 16))
+        sent[0] += 1 << 16
+
+
+@pytest.mark.parametrize(
+    "head", [_OK, b"HTTP/1.1 400 No\r\n", b"HTTP/1.1 503 No\r\n"], ids=["reply", "error", "busy"]
+)
+def test_a_bucket_without_end_is_bounded_in_bytes(use: Callable[[int], None], head: bytes) -> None:
+    """Lists, writes and the pages of errors, long before their time is over, whoever made the library."""
+    sent = [0]
+
+    def answer(client: socket.socket, _: Scripted) -> None:
+        with suppress(OSError):
+            _flood(client, sent, head)
+
+    with scripted(answer) as server:
+        use(server.port)
+        with closing(open_objects(_URLS["bucket"], Limits(retries=0))) as store:
+            with pytest.raises(RemoteError, match="more than gpucache accepts"):
+                list(store.listed(""))
+            if head != _OK:
+                with pytest.raises(RemoteError, match="more than gpucache accepts"):
+                    list(store.read([ONE], 1 << 20))
+    assert sent[0] < 64 << 20
+
+
+def test_a_bucket_that_lists_few_objects_a_page_is_not_read_on(use: Callable[[int], None]) -> None:
+    """An honest one has a thousand."""
+    with scripted(_page) as server:
+        use(server.port)
+        with closing(open_objects(_URLS["bucket"])) as store, pytest.raises(RemoteError, match="more than"):
+            deque(store.listed(""), 0)
+        assert len(server.requests) < 1000
+
+
+def test_a_relay_serves_its_own_process_alone(use: Callable[[int], None]) -> None:
+    """Another user of the machine gets nothing through it."""
+    relay = Relay(1.0)
+    with closing(relay), scripted(_page) as server, relay.allowing(Bytes(1 << 20, 1 << 20)):
+        place = urlsplit(relay.url)
+        with socket.create_connection(("127.0.0.1", place.port or 0)) as client:
+            client.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % server.port)
+            assert client.recv(1) == b""
+        assert server.requests == []
 
 
 def test_a_directory_without_end_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
