@@ -84,6 +84,10 @@ class Folder:
             give_back(self._fd)
             self._fd = None
 
+    def lent(self) -> "Folder":
+        """The same directory for another user, who leaves it open."""
+        return _Lent(self._path, self._fd)
+
     def status(self) -> os.stat_result:
         """The directory's own status."""
         return self.path.stat() if self._fd is None else os.fstat(self._fd)
@@ -245,6 +249,15 @@ class Folder:
 
     def _at(self, name: str) -> str:
         return name if self._fd is not None else os.fspath(self.path / name)
+
+
+class _Lent(Folder):
+    """A directory that is closed elsewhere."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Leave it open."""
 
 
 @cache

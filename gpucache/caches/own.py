@@ -187,7 +187,7 @@ class OwnCache(OwnRoot):
             # Threads wait for the disk alone: for anything else they would wait for each other.
             return pool.submit(self._synced, CacheKey(entry.key), restored).result
 
-        with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
+        with self.store.adopting(), ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
             yield from restored_ahead(start, entries)
 
     def _restored(self, entry: PortableEntry) -> Restored:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, lru_cache
 from itertools import count, islice
 from pathlib import Path
@@ -107,6 +107,10 @@ class DirectoryStore(EntryReader):
         )
         self.history.record(head.program, event)
         return True
+
+    def adopting(self) -> AbstractContextManager[None]:
+        """A block in which many entries are adopted or looked at."""
+        return self._root.kept()
 
     def sync(self, key: CacheKey) -> None:
         """Let an entry that was put survive a power cut, unless somebody removed it since; raises OSError."""

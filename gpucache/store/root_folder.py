@@ -6,7 +6,8 @@ the content of entries, histories or locks.
 
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
@@ -17,6 +18,8 @@ from gpucache.store.trust import open_root
 
 RECENCY_NS = 60 * 10**9
 """The age that the last recorded use of a file must have before another one is recorded."""
+_KEPT_DEPTH = 2
+"""Below it are the 256 directories of entries."""
 UNUSABLE = (OSError, CacheUnusableError)
 """The errors of a root or directory that cannot be used, or not at the moment."""
 
@@ -44,11 +47,31 @@ class RootFolder:
         self.shared = shared
         self.writable = writable
         self.folder_mode, self.file_mode = (0o755, 0o644) if shared else (0o700, 0o600)
+        self._kept: dict[tuple[str, ...], Folder] | None = None
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Open the root and its directories once in the block, in which many files are read or written."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            for folder in kept.values():
+                folder.close()
 
     def open(self, *parts: str) -> Folder:
         """Open a directory below the root; raises CacheUnusableError for the root, OSError for the rest."""
-        folder = open_root(self.path)
-        for name in parts:  # step by step, as the function that opens a path takes longer to import
+        kept = self._kept
+        if kept is not None and len(parts) <= _KEPT_DEPTH:
+            if parts not in kept:
+                made = self.open(*parts[:-1]).folder(parts[-1]) if parts else open_root(self.path)
+                if kept.setdefault(parts, made) is not made:  # another thread was faster
+                    made.close()
+            return kept[parts].lent()
+        depth = 0 if kept is None else _KEPT_DEPTH
+        folder = self.open(*parts[:depth]) if depth else open_root(self.path)
+        for name in parts[depth:]:  # step by step, as the function that opens a path takes longer to import
             with folder as outer:
                 folder = outer.folder(name)
         return folder
