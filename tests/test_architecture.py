@@ -364,7 +364,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_100,
     "remote": 4_660,
     "serve": 4_310,
-    "store": 3_450,
+    "store": 3_460,
     "backends": 3_300,
     "sources": 2_550,
     "payload": 1_900,

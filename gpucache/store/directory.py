@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from itertools import count, islice
 from pathlib import Path
@@ -76,6 +76,8 @@ class DirectoryStore(EntryReader):
         self.missed = Missed(self._root)
         self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _SHARED_ROWS if shared else _ROWS)
         """Answers to questions of programs, wherever this root comes to be."""
+        self.adopting = self._root.kept
+        """Begins a block in which many entries are adopted."""
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
         self._puts = count()
@@ -107,10 +109,6 @@ class DirectoryStore(EntryReader):
         )
         self.history.record(head.program, event)
         return True
-
-    def adopting(self) -> AbstractContextManager[None]:
-        """A block in which many entries are adopted or looked at."""
-        return self._root.kept()
 
     def sync(self, key: CacheKey) -> None:
         """Let an entry that was put survive a power cut, unless somebody removed it since; raises OSError."""
