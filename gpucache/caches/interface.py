@@ -6,7 +6,7 @@ executed; a removal that could break the owner is refused. Must not know how res
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -131,7 +131,7 @@ class Cache(ABC):
         """The known facts of the programs that use this cache: values by label of ``portable.Fact``."""
         return {}
 
-    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
+    def having(self, keys: Collection[str]) -> Callable[[str, Collection[str]], bool]:
         """Whether sound entries of some keys are there: a function of a key and the portable names of all
         files that the entry must have. The cache is walked once. Raises nothing of the system.
         """

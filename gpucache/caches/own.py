@@ -7,7 +7,7 @@ allows: the key against its key fields, the payload against the entry's head.
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
@@ -174,8 +174,10 @@ class OwnCache(OwnRoot):
             raise FormatError(f"{detail}; run 'gpucache verify --repair'")
         return of_own(whole.key, whole.head, encode(whole))
 
-    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        return lambda key, _: self.store.is_sound(CacheKey(key))
+    def having(self, keys: Collection[str]) -> Callable[[str, Collection[str]], bool]:
+        with self.store.adopting():
+            there = {key for key in keys if self.store.is_sound(CacheKey(key))}
+        return lambda key, _: key in there
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         from concurrent.futures import ThreadPoolExecutor  # only pull needs it

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, PushResult, Unsound
 from gpucache.caches.interface import Cache
+from gpucache.folders import Folder
 from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects, open_objects
@@ -22,6 +23,7 @@ from gpucache.remote.pull import pull
 from gpucache.remote.push import push
 from gpucache.remote.records import parse_line
 from gpucache.remote.signing import SigningKey, TrustedKeys, load_signing_key, make_pair, read_trusted
+from gpucache.store.trust import open_root
 from tests.caches.pytools.build import poison
 from tests.contracts.examples import EXAMPLES, open_example
 
@@ -361,3 +363,29 @@ def test_a_cache_that_cannot_be_opened_says_why(fleet: Fleet) -> None:
     [outcome] = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
     assert isinstance(outcome, Immovable)
     assert "is not a directory" in outcome.reason
+
+
+def test_a_pull_opens_its_root_once_for_all_entries(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening takes longer than writing an entry, so the number of entries does not matter."""
+    opened: list[Path] = []
+
+    def counted(path: Path) -> Folder:
+        opened.append(path)
+        return open_root(path)
+
+    monkeypatch.setattr("gpucache.store.root_folder.open_root", counted)
+    numbers = []
+    for count in (3, 30):
+        fleet.push(fleet.make(f"from-{count}", "gpucache", count), key=fleet.key)
+        opened.clear()
+        pulled = fleet.pull(fleet.cache(f"to-{count}", "gpucache"), trusted=fleet.trusted)
+        assert "pulled" in _results(pulled)
+        numbers.append(len(opened))
+    assert numbers[0] == numbers[1]
+
+
+def test_an_entry_that_is_there_is_present_whoever_signed_it(fleet: Fleet) -> None:
+    """Nothing is taken from the store for it, so no signature matters."""
+    there = fleet.make("a", "gpucache")
+    fleet.push(there, key=fleet.key)
+    assert _results(fleet.pull(there, trusted=TrustedKeys({}))) == ["present"] * 3
