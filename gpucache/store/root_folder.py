@@ -116,10 +116,10 @@ class RootFolder:
 
     def _make_root(self) -> Folder:
         try:
-            folder = open_root(self.path)
+            folder = self.open()
         except FileNotFoundError:
             self._make_path(self.path)
-            folder = open_root(self.path)
+            folder = self.open()
         try:
             # Only in an empty directory: the tag makes backups leave out everything in it.
             if not self.shared and not any(True for _ in folder.entries()):
