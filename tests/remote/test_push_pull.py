@@ -370,8 +370,9 @@ def test_a_pull_opens_its_root_once_for_all_entries(fleet: Fleet, monkeypatch: p
     opened: list[Path] = []
 
     def counted(path: Path) -> Folder:
+        folder = open_root(path)
         opened.append(path)
-        return open_root(path)
+        return folder
 
     monkeypatch.setattr("gpucache.store.root_folder.open_root", counted)
     numbers = []
