@@ -16,20 +16,28 @@ from pathlib import Path
 from gpucache.answers.export import Exported, Source
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.futhark import file
-from gpucache.caches.futhark.file import (
-    CUDA_ARCHITECTURES,
-    CUDA_VARIABLES,
-    TR_OPTIONS,
-    key_of,
-    native_signed,
-    read_log,
-)
+from gpucache.caches.futhark.file import key_of, native_signed, read_log
 from gpucache.caches.futhark.format import is_cache_file
 from gpucache.errors import CacheUnusableError, OptionError, TargetError, UsageError
 from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.model import ArtifactKind, BuildRequest, Language, Target
 
+CUDA_ARCHITECTURES = {
+    **{(3, minor): f"compute_3{minor}" for minor in (0, 2, 5, 7)},
+    **{(5, minor): f"compute_5{minor}" for minor in (0, 2, 3)},
+    **{(6, minor): f"compute_6{minor}" for minor in (0, 1, 2)},
+    **{(7, minor): f"compute_7{minor}" for minor in (0, 2, 5)},
+    **{(8, minor): "compute_80" for minor in (0, 6, 7, 9)},
+    (9, 0): "compute_90",
+    (10, 0): "compute_100",
+    (10, 1): "compute_101",
+    (12, 0): "compute_120",
+    (12, 1): "compute_121",
+}
+"""The targets that Futhark passes to NVRTC, by compute capability, in rising order."""
+CUDA_VARIABLES = ("CUDA_HOME", "CUDA_ROOT", "CUDA_PATH")
+TR_OPTIONS = ("-DTR_BLOCK_DIM=16", "-DTR_TILE_DIM=32", "-DTR_ELEMS_PER_THREAD=8")
 _MODE = 0o666  # less the umask, as fopen makes files
 _FIXED_INCLUDES = ("-I/usr/local/cuda/include", "-I/usr/include")
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the largest shared

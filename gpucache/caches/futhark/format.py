@@ -6,29 +6,31 @@ its first bytes, among people's other files. The file, its key and the reasons o
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
+from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
-from gpucache.answers.why import Reach
+from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
-from gpucache.caches.files import Files
+from gpucache.caches.files import Files, Frame, Rule, Span
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock
 from gpucache.caches.futhark import file
-from gpucache.caches.futhark.file import COMPARED_BYTES
+from gpucache.caches.futhark.file import COMPARED_BYTES, LogReading, Question
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
-from gpucache.model import KeyField
-from gpucache.payload import PayloadInfo, PayloadKind, describe
-from gpucache.units import format_size
+from gpucache.keys import Difference
+from gpucache.payload import PayloadKind, describe
+from gpucache.units import format_size, printable
 
 LARGEST_BYTES = 256 << 20
 """Larger files have only their header checked."""
@@ -36,10 +38,25 @@ SCANNED_BYTES = 4 << 20
 """The part of a file that a scan reads: enough to recognise nearly every payload."""
 _NAMES_LOOKED_AT = 2000
 _NAME = "name a Futhark cache file or its directory"
-_UNREAD = "it is a link, not a file, or unreadable, so it is left alone; keep it elsewhere"
-_SHORT = "it is too short to show whether it is Futhark's, so it is left alone; keep it elsewhere"
-_FOREIGN = "it does not begin like Futhark's files, so it is left alone; keep it elsewhere"
+_FOREIGN = "it does not begin like Futhark's files or cannot be read, so it is left alone; keep it elsewhere"
+RECOMPILED = "the program logs 'Failed to restore cache (errno: Success)', compiles again and writes over it"
+_AGAIN = (
+    "a CUDA or HIP program compiles again; an OpenCL program whose platform refuses it stops with "
+    "'Compilation of OpenCL program failed' and does not compile again; remove the file"
+)
+_INPUTS = "it was made from another source or other options, of which the file stores none"
 _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
+_FILE = Frame(
+    ".+", ":8 size:u64 :32 payload:rest", RECOMPILED,
+    (
+        Rule(FindingKind.CORRUPT, lambda one: one.part(Span(0, 8)) != file.MAGIC,
+             "does not begin like a Futhark cache file", "a program that is given it writes over it"),
+        Rule(FindingKind.TRUNCATED, lambda one: one.size_bytes < one.numbers["size"] < 1 << 63,
+             "has fewer bytes than it says"),
+        Rule(FindingKind.CORRUPT, lambda one: one.size_bytes != one.numbers["size"],
+             "has more bytes than it says, so two writers may have met"),
+    ),
+)  # fmt: skip
 
 
 class Futhark(FutharkPlaces, FilesFormat):
@@ -47,6 +64,7 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     layout = Layout((), left=[Left(file.PARTIAL)])
     wanted = file.FIELDS
+    frames = (_FILE,)
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -81,48 +99,39 @@ class Futhark(FutharkPlaces, FilesFormat):
             for name in [self._named] if self._named else _cache_files(folder):
                 with suppress(FileNotFoundError):
                     status = folder.lstat(name)
-                    head = file.read_header(_start(folder, name))
-                    key = head.key.hex() if head is not None else name
+                    start = _start(folder, name)
+                    own = start.startswith(file.MAGIC) and len(start) == file.HEADER_BYTES
+                    key = start[-file.KEY_BYTES :].hex() if own else name
                     if key.startswith(prefix):
                         yield Files(self.root, (), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        yield from (one for one in super().beside() if file.is_partial(Path(one.entry).name))
+        yield from (one for one in super().beside() if re.fullmatch(file.PARTIAL, Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
         """A file that was named is an entry, whichever program made it; only Futhark's own is removed."""
-        (name,), (status,) = item.seen, item.seen.values()
-        try:
-            start = item.part(name, 0, len(file.MAGIC))
-        except (OSError, FormatError):
-            return _UNREAD
-        if file.is_futhark(start):
-            return ""
-        return _SHORT if status.st_size < len(file.MAGIC) else _FOREIGN
+        with suppress(OSError, FormatError):
+            return "" if item.part(item.names[0], 0, len(file.MAGIC)) == file.MAGIC else _FOREIGN
+        return _FOREIGN
 
     def look(self, item: Files) -> CacheEntry:
-        (name,), (status,) = item.seen, item.seen.values()
-        start = item.part(name, 0, file.HEADER_BYTES + SCANNED_BYTES)
-        head = file.read_header(start)
+        name = item.names[0]
+        start, damage = item.part(name, 0, SCANNED_BYTES), next(self.judged(item, name), None)
+        own = start.startswith(file.MAGIC) and len(start) >= file.HEADER_BYTES
         told = describe(start[file.HEADER_BYTES :])
         return self.entry(item)._replace(
             program=file.program_of(name),
-            target=file.target_of(told) if head is not None else "",
-            artifact_kind=told.kind.value if head is not None else "",
-            fields=(("key", item.key),) if head is not None else (),
-            damage=file.damage(start, status.st_size),
+            target=file.target_of(told) if own else "",
+            artifact_kind=told.kind.value if own else "",
+            fields=(("key", item.key),) if own else (),
+            damage=damage,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        (name,) = item.seen
-        data = item.part(name, 0, LARGEST_BYTES + 1)
-        with item.open() as folder:
-            size = folder.lstat(name).st_size
-        damage = file.damage(data, size)
-        if damage is None and size <= LARGEST_BYTES:
-            damage = payload_problem(describe(data[file.HEADER_BYTES :]))
-        if damage is not None:
-            yield damage
+        now, name = item.again(), item.names[0]
+        wrong = next(self.judged(now, name), None) or next(self._payload_problem(now), None)
+        if wrong is not None:
+            yield wrong
         source = file.source_of(name)
         if source is not None and not os.path.lexists(item.folder / source):
             yield Problem(
@@ -131,85 +140,101 @@ class Futhark(FutharkPlaces, FilesFormat):
                 f"'gpucache evict --program {source}' removes it",
             )
 
+    def _payload_problem(self, item: Files) -> Iterator[Problem]:
+        if item.seen[item.names[0]].st_size > LARGEST_BYTES:
+            return
+        info = describe(self.payload(item))
+        if info.problem:
+            yield Problem(FindingKind.CORRUPT, f"its {info.kind} payload is broken: {info.problem}; {_AGAIN}")
+        elif info.kind is PayloadKind.UNKNOWN:
+            detail = f"its payload has no format that gpucache knows; {_AGAIN}"
+            yield Problem(FindingKind.MISLABELLED, detail)
+
     def unsound(self, item: Files) -> Problem | None:
         """Unknown payloads may still be sound, so they are given out."""
         found = super().unsound(item)
         return None if found is not None and found.kind is FindingKind.MISLABELLED else found
 
     def notes(self, item: Files) -> Iterator[str]:
-        if next(iter(item.seen.values())).st_size > LARGEST_BYTES:
+        if item.seen[item.names[0]].st_size > LARGEST_BYTES:
             yield f"it is larger than {format_size(LARGEST_BYTES)}: its content was not checked"
 
     def payload(self, item: Files) -> bytes:
         return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        data = item.read(item.names[0], LARGEST_BYTES)
-        head = file.read_header(data)
-        if head is None:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        if not entry.fields:
             raise FormatError(f"{entry.path} cannot be read: {entry.damage}; run 'gpucache verify'")
-        fields = (
-            KeyField("magic", file.MAGIC.decode().replace("\0", "\\0")),
-            KeyField("declared size in bytes", str(head.declared_bytes)),
-            KeyField("real size in bytes", str(len(data))),
-            KeyField("key", head.key.hex()),
-            KeyField("all of the key that Futhark compares", head.key[:COMPARED_BYTES].hex()),
-        )
-        return EntryReport(entry, fields, describe(data[file.HEADER_BYTES :]).pairs)
+        yield "all of the key that Futhark compares", item.key[: 2 * COMPARED_BYTES]
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        """One answer for each file; of several files for the one that the log names, if it names one."""
         question = file.read_question(wanted)
+        log, items = question.log or LogReading(), list[Files]()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            items = list(self.items(""))
+        asked = PurePath(log.asked_for.decode("utf-8", "surrogateescape")).name
+        named = [one for one in items if one.names[0] == asked]
+        for item in named or items:
+            verdict, detail, changed, words = self._answered(question, item, "" if named else asked)
+            yield Reach(self.name, f"{item.names[0]}: {words}", verdict, detail, changed, item.key)
+        if not items:
+            remedy = "start the program with --cache-file, in a directory that exists, to make it"
+            if log.store_error:
+                remedy = (
+                    f"the log says that it could not be written ({printable(log.store_error)}); "
+                    "name another file"
+                )
+            detail = f"no cache file exists; {remedy}"
+            yield Reach(self.name, question.words, Verdict.NEVER_BUILT, detail)
+
+    def _answered(
+        self, question: Question, item: Files, elsewhere: str
+    ) -> tuple[Served | Verdict, str, tuple[Difference, ...], str]:
+        """Verdict, detail, what differs, and the question in words; ``elsewhere`` is the file that the log
+        names instead."""
         try:
-            candidates = [self._candidate(item) for item in self.items("")]
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            candidates = []
-        return file.explain(question, candidates)
-
-    def _candidate(self, item: Files) -> file.Candidate:
-        (name,) = item.seen
-        try:
-            damage, look = self.bars(item), self.entry(item) if self.bars(item) else self.look(item)
-        except OSError as error:
-            damage, look = self.unreadable(error), self.entry(item)
-        except FormatError as error:
-            damage, look = Problem(FindingKind.UNTRUSTED, str(error)), self.entry(item)
-        wrong = damage or look.damage
-
-        def bad_payload() -> str:
-            return next((one.detail for one in self.check(item) if one.kind in _BAD_PAYLOAD), "")
-
-        return file.Candidate(
-            name=name,
-            key=bytes.fromhex(item.key) if look.fields else b"",
-            entry=item.key,
-            backend=look.target.partition(":")[0],
-            damage=wrong.detail if wrong else "",
-            readable=damage is None,
-            payload_problem=bad_payload,
-        )
+            look = None if (wrong := self.bars(item)) else self.look(item)
+        except (OSError, FormatError) as error:
+            look, wrong = None, Problem(FindingKind.UNTRUSTED, str(error))
+        if not question.backend:
+            question = question.of((look.target.partition(":")[0] if look else "") or "cuda")
+        if look is None and wrong:
+            return Verdict.OPAQUE_KEY, f"{wrong.detail}, so its key is not known", (), question.words
+        expected, found = file.to_bytes(question.total).hex(), item.key
+        damage = look.damage if look else None
+        changed = () if damage or found == expected else (Difference("key", found, expected),)
+        if damage:
+            told: tuple[Served | Verdict, str] = Verdict.CORRUPT, damage.detail
+        elif found[: 2 * COMPARED_BYTES] != expected[: 2 * COMPARED_BYTES]:
+            told = Verdict.KEY_CHANGED, f"{_INPUTS}; {RECOMPILED}"
+        elif changed:
+            detail = (
+                f"Futhark compares only the first eight bytes of the key, so it takes this file: {_INPUTS}"
+            )
+            told = Served.FALSE_HIT, f"{detail}; remove it"
+        elif problem := next(self._payload_problem(item), None):
+            told = Verdict.CORRUPT, f"the key matches, but {problem.detail}"
+        elif question.log is not None and question.log.stopped:
+            detail = "the platform refuses to build the restored binary, and Futhark does not compile again"
+            told = Verdict.REJECTED, f"{detail}; remove the file"
+        elif elsewhere:
+            detail = f"the key matches, but the program asked for {elsewhere}; start it with --cache-file"
+            told = Verdict.NOT_CONSULTED, f"{detail} {item.names[0]}"
+        else:
+            told = Served.HIT, "all 32 bytes of its key match, so Futhark restores it"
+        return (*told, changed, question.words)
 
     def is_left(self, start: bytes) -> bool:
-        return file.is_futhark(start) or file.MAGIC.startswith(start)
+        return start.startswith(file.MAGIC) or file.MAGIC.startswith(start)
 
 
 def is_cache_file(folder: Folder, name: str) -> bool:
     """Whether a name is a regular file that begins with the magic. Raises nothing."""
     try:
-        return file.is_futhark(_start(folder, name))
+        return _start(folder, name).startswith(file.MAGIC)
     except OSError:
         return False
-
-
-def payload_problem(payload: PayloadInfo) -> Problem | None:
-    """The problem of a payload, and its effect on the program that is given it."""
-    becomes = file.consequence(payload)
-    if payload.problem:
-        detail = f"its {payload.kind} payload is broken: {payload.problem}; {becomes}"
-        return Problem(FindingKind.CORRUPT, detail)
-    if payload.kind is PayloadKind.UNKNOWN:
-        detail = f"its payload has no format that gpucache knows; {becomes}"
-        return Problem(FindingKind.MISLABELLED, detail)
-    return None
 
 
 def _start(folder: Folder, name: str) -> bytes:
@@ -227,7 +252,11 @@ def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
     """
     endings, empty = {file.ENDING}, []
     for found in islice(folder.entries(), most):
-        if file.is_partial(found.name) or is_copy(found.name) or not found.is_file(follow_symlinks=False):
+        if (
+            re.fullmatch(file.PARTIAL, found.name)
+            or is_copy(found.name)
+            or not found.is_file(follow_symlinks=False)
+        ):
             continue
         if is_cache_file(folder, found.name):
             endings.add(PurePath(found.name).suffix)
