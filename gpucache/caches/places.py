@@ -236,6 +236,8 @@ class Places(System):
     owner: ClassVar[str]
     """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
+    format: ClassVar["type[Format[Any]] | None"] = None
+    """The format of a system in another package; each of ours is in the module of its name."""
     needs_folder_of_all: ClassVar[bool] = False
     """Whether programs look elsewhere if the user's directory of all caches does not exist."""
     unseen: ClassVar[str] = ""
@@ -249,7 +251,7 @@ class Places(System):
     def _format(self) -> "type[Format[Any]]":
         from gpucache.caches.registry import format_of
 
-        return format_of(self.name)
+        return self.format or format_of(self.name)
 
     @property
     def wanted(self) -> Mapping[str, str]:
