@@ -1,4 +1,4 @@
-"""The system in another package that CONTRIBUTING shows: its entry point is found, and it keeps its promises."""
+"""The system that CONTRIBUTING shows in another package: it is found, and keeps its promises."""
 
 import os
 import re
