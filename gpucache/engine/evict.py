@@ -298,10 +298,6 @@ Passed = Callable[[CacheEntry], object]
 """Called with each entry that no rule chose."""
 
 
-def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:
-    return plan(cache.entries(), limits, now_ns, toolchains)
-
-
 def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
     """The expected outcome of each planned removal."""
     for removal in evict_plan.removals(passed):
@@ -341,7 +337,7 @@ def _together(cache: Cache, some: Iterable[Removal], rule: str) -> Iterator[Evic
 
 def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:
     """Keep a cache under its bound; returns how many entries were removed."""
-    outcomes = run_evict(cache, plan_evict(cache, Limits(max_size_bytes=max_size_bytes), now_ns))
+    outcomes = run_evict(cache, plan(cache.entries(), Limits(max_size_bytes=max_size_bytes), now_ns))
     return sum(outcome.removed for outcome in outcomes)
 
 

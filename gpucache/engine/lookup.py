@@ -23,7 +23,7 @@ from gpucache.engine.explain import explain
 from gpucache.engine.hits import WAIT_S, alone, kept_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
-from gpucache.engine.stores import NoEntry, Stores, not_kept, note_miss, record_build
+from gpucache.engine.stores import Stores, not_kept, note_miss, record_build
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
@@ -46,25 +46,17 @@ def look_up(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit |
     return explain(stores, prepared, found)
 
 
-def get_or_build(
-    stores: Stores,
-    prepared: Prepared,
-    compile_: Callable[[], Artifact],
-    *,
-    wait_s: float = WAIT_S,
-    met: NoEntry | None = None,
-) -> Hit | Built:
+def get_or_build(stores: Stores, prepared: Prepared, compile_: Callable[[], Artifact]) -> Hit | Built:
     """A sound entry, or a fresh artifact that was published if it could be.
 
-    ``met`` is the answer of ``find`` if the caller asked for a whole entry already. Raises CacheMissError if
-    the settings require a hit, and the errors of ``compile_``. Trouble with the cache itself raises
-    nothing: ``Built.note`` reports it.
+    Raises CacheMissError if the settings require a hit, and the errors of ``compile_``. Trouble with the
+    cache itself raises nothing: ``Built.note`` reports it.
     """
-    found = look_up(stores, prepared, whole=True) if met is None else explain(stores, prepared, met)
+    found = look_up(stores, prepared, whole=True)
     if isinstance(found, Hit):
         return found
     require_hit(stores, prepared, found)
-    return build(stores, prepared, compile_, found, wait_s=wait_s)
+    return build(stores, prepared, compile_, found)
 
 
 def require_hit(stores: Stores, prepared: Prepared, miss: Miss) -> None:

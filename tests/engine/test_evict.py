@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpucache.engine.evict import Limits, plan, plan_evict, run_evict
+from gpucache.engine.evict import Limits, plan, run_evict
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.engine.test_eviction_policy import NOW_NS
@@ -20,7 +20,7 @@ def test_what_is_read_first_is_gone_before_the_rest_is_read(tmp_path: Path) -> N
     """No more than one entry of a cache that is emptied is in memory, however large it is."""
     store = _filled(tmp_path, "abcd")
     cache = own(store)
-    outcomes = run_evict(cache, plan_evict(cache, Limits(everything=True), NOW_NS))
+    outcomes = run_evict(cache, plan(cache.entries(), Limits(everything=True), NOW_NS))
     assert next(outcomes).removed
     added = build_entry("e")
     rest = {one.key for one in store.scan()} | {added.key}
@@ -34,7 +34,7 @@ def test_what_was_used_since_it_was_ranked_stays(tmp_path: Path) -> None:
     """A size limit removes the least recently used entries, but not one that was used since the plan."""
     store = _filled(tmp_path, "abcd")
     cache = own(store)
-    ranked = plan_evict(cache, Limits(max_size_bytes=1), NOW_NS)
+    ranked = plan(cache.entries(), Limits(max_size_bytes=1), NOW_NS)
     used = build_entry("b").key
     store.get(used)
     assert all(outcome.removed for outcome in run_evict(cache, ranked))
@@ -46,7 +46,7 @@ def test_all_is_known_to_go_before_it_goes(tmp_path: Path) -> None:
     store = _filled(tmp_path, "ab")
     store.history.record("saxpy", Event(1, "built", build_entry("a").key.hex, "cuda:sm_90"))
     cache = own(store)
-    found = plan_evict(cache, Limits(everything=True), NOW_NS)
+    found = plan(cache.entries(), Limits(everything=True), NOW_NS)
     assert store.history.removed("saxpy") is None
     assert next(run_evict(cache, found)).removed
     removed = store.history.removed("saxpy")

@@ -393,7 +393,9 @@ def test_nobody_waits_beyond_the_limit(stores: Stores, ready: Ready, compiler: A
     outcomes: list[Hit | Built] = []
 
     def impatient() -> None:
-        outcomes.append(get_or_build(stores, prepared, compiler("impatient"), wait_s=0))
+        miss = look_up(stores, prepared, whole=True)
+        assert isinstance(miss, Miss)
+        outcomes.append(build(stores, prepared, compiler("impatient"), miss, wait_s=0))
 
     _built(stores, prepared, compiler("slow", meanwhile=impatient))
     (outcome,) = outcomes

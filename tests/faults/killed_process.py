@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 
 from gpucache.answers.lookup import Miss
-from gpucache.engine.evict import Limits, plan_evict, run_evict, trim
+from gpucache.engine.evict import Limits, plan, run_evict, trim
 from gpucache.engine.lookup import build, look_up
 from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
@@ -82,7 +82,7 @@ def _repair(store: DirectoryStore) -> object:
 
 def _evict(store: DirectoryStore) -> object:
     cache = own(store)
-    return list(run_evict(cache, plan_evict(cache, Limits(everything=True), time.time_ns())))
+    return list(run_evict(cache, plan(cache.entries(), Limits(everything=True), time.time_ns())))
 
 
 def _fill_history(store: DirectoryStore) -> None:

@@ -181,7 +181,7 @@ _OTHER_VERSION = """
 import sys
 from pathlib import Path
 from gpucache.caches.own import OwnCache
-from gpucache.engine.evict import plan_evict, run_evict
+from gpucache.engine.evict import plan, run_evict
 from gpucache.engine.evict import Limits
 from gpucache.answers.entries import Location
 from gpucache.store.directory import DirectoryStore
@@ -193,7 +193,7 @@ if sys.argv[2] == "publish":
     store.publish(build_entry())
 elif sys.argv[2] == "evict":
     cache = OwnCache(store, Location("gpucache", sys.argv[1], "a test", True, None))
-    print(len(list(run_evict(cache, plan_evict(cache, Limits(everything=True), 0)))), end="")
+    print(len(list(run_evict(cache, plan(cache.entries(), Limits(everything=True), 0)))), end="")
 print(type(store.get(build_entry().key)).__name__, end="")
 """
 

@@ -13,7 +13,7 @@ from gpucache.answers.evict import Kept, Removal
 from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_driver import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
-from gpucache.engine.evict import Limits, plan_evict, run_evict
+from gpucache.engine.evict import Limits, plan, run_evict
 from tests.caches.cuda_driver.build import NOW, OLD, SECOND_NS, binary, file, opened, told, tree
 from tests.caches.opened import HOUR_NS, kinds, only
 
@@ -207,8 +207,8 @@ def test_only_all_empties_it(tmp_path: Path) -> None:
 def test_an_eviction_by_another_rule_leaves_it(tmp_path: Path) -> None:
     """A run of evict that chose it for its age does not even try to remove it."""
     cache = opened(tree(tmp_path / "jit"))
-    plan = plan_evict(cache, Limits(older_than_ns=1), NOW)
-    (outcome,) = run_evict(cache, plan)
+    planned = plan(cache.entries(), Limits(older_than_ns=1), NOW)
+    (outcome,) = run_evict(cache, planned)
     assert outcome.stays
     assert list(cache.scan())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches import databases
-from gpucache.engine.evict import Limits, plan_evict, run_evict
+from gpucache.engine.evict import Limits, plan, run_evict
 from tests.caches.rocfft.build import (
     KERNEL,
     answer,
@@ -159,8 +159,8 @@ def test_eviction_leaves_a_database_that_answers(tmp_path: Path) -> None:
     path = database(tmp_path / "c.db", rows)
     cache = opened(path)
     total = sum(entry.size_bytes for entry in cache.scan())
-    plan = plan_evict(cache, Limits(max_size_bytes=total // 2), _NEVER_NS)
-    assert all(outcome.removed for outcome in run_evict(cache, plan))
+    planned = plan(cache.entries(), Limits(max_size_bytes=total // 2), _NEVER_NS)
+    assert all(outcome.removed for outcome in run_evict(cache, planned))
     found = [answer(path, one) is not None for one in rows]
     assert found == [False] * found.count(False) + [True] * found.count(True)
     assert 35 <= found.count(True) <= 45
@@ -171,7 +171,7 @@ def test_rows_of_other_installations_are_not_superseded(tmp_path: Path) -> None:
     """A database may serve two HIP versions and two builds of rocFFT at once."""
     rows = [row(version=60141133, seconds=10), row(seconds=20), row(total=bytes(32), seconds=30)]
     path = database(tmp_path / "c.db", rows)
-    assert list(plan_evict(opened(path), Limits(superseded=True), _NEVER_NS).removals()) == []
+    assert list(plan(opened(path).entries(), Limits(superseded=True), _NEVER_NS).removals()) == []
     assert len({entry.variant for entry in opened(path).scan()}) == 3
 
 
@@ -179,8 +179,8 @@ def test_rows_of_other_installations_are_not_superseded(tmp_path: Path) -> None:
 def test_the_hip_version_is_known_in_both_forms(tmp_path: Path, value: str, gone: int) -> None:
     """An entry is unlike a version only if neither its text nor its integer is that."""
     path = database(tmp_path / "c.db", [row()])
-    plan = plan_evict(opened(path), Limits(unlike=(("hip_version", value),)), _NEVER_NS)
-    assert len(list(plan.removals())) == gone
+    planned = plan(opened(path).entries(), Limits(unlike=(("hip_version", value),)), _NEVER_NS)
+    assert len(list(planned.removals())) == gone
 
 
 @pytest.mark.parametrize("seconds", [0, -5])
@@ -191,8 +191,8 @@ def test_a_row_without_a_time_is_as_old_as_its_file(tmp_path: Path, seconds: int
     os.utime(path, ns=(day, 2000 * day))
     (entry,) = opened(path).scan()
     assert (entry.created_ns, entry.last_used_ns) == (2000 * day, 2000 * day)
-    plan = plan_evict(opened(path), Limits(older_than_ns=30 * day), 2010 * day)
-    assert list(plan.removals()) == []
+    planned = plan(opened(path).entries(), Limits(older_than_ns=30 * day), 2010 * day)
+    assert list(planned.removals()) == []
 
 
 def test_free_pages_are_given_back(tmp_path: Path) -> None:
@@ -372,10 +372,10 @@ def test_many_rows_go_in_few_transactions(tmp_path: Path) -> None:
     path = database(tmp_path / "c.db", [row(f"k{number}") for number in range(600)])
     cache = opened(path)
     assert 2 * cache.together > 600
-    plan = plan_evict(cache, Limits(everything=True), 0)
+    planned = plan(cache.entries(), Limits(everything=True), 0)
     execute(path, "UPDATE cache_v1 SET timestamp = 7 WHERE kernel_name = 'k5'")
     before = _changes(path)
-    outcomes = list(run_evict(cache, plan))
+    outcomes = list(run_evict(cache, planned))
     assert _changes(path) - before == 2
     assert [one.removal.entry.program for one in outcomes if not one.removed] == ["k5"]
     assert [entry.program for entry in opened(path).scan()] == ["k5"]
