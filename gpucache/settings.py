@@ -32,120 +32,36 @@ FILE_ORIGINS = ("--cache-file", "GPUCACHE_FILE")
 """The origins of a root that is kept in a file, which need not exist."""
 
 
-class Variable(NamedTuple):
-    """An environment variable that gpucache reads, and its meaning."""
-
-    name: str
-    meaning: str
-
-
 ENVIRONMENT = (
-    Variable(
-        "GPUCACHE_DIR",
-        "The directory of the cache, unless --root names one; default the user's cache directory.",
-    ),
-    Variable(
-        "GPUCACHE_FILE",
-        "A file that is the cache, instead of GPUCACHE_DIR: read at the start, and written anew at the end "
-        "if anything changed; it need not exist yet.",
-    ),
-    Variable(
-        "GPUCACHE_SYSTEM_DIRS",
-        "Caches filled by warm --shared, separated as in PATH: read after the user's own, never written.",
-    ),
-    Variable(
-        "GPUCACHE_MAX_SIZE",
-        "The limit of the cache's entries, such as 2GiB: kept whenever one is added, and applied by evict "
-        "without a filter; records and the like may take a quarter as much again; default none.",
-    ),
-    Variable(
-        "GPUCACHE_MEMORY_BYTES",
-        "How much of a program's memory keeps entries it used, such as 64M, the default; 0 keeps none.",
-    ),
-    Variable("GPUCACHE_DISABLE", "1: programs consult none of our caches, and run as without gpucache."),
-    Variable("GPUCACHE_READ_ONLY", "1: entries are used, and nothing is written or removed."),
-    Variable(
-        "GPUCACHE_REQUIRE",
-        "1: a miss raises an error in the program instead of compiling; under run and in an exported layer "
-        "that build fails, and its build log says why.",
-    ),
-    Variable(
-        "GPUCACHE_LEARN",
-        "1: builds that a program left for warm --misses are made after its end, by a separate process.",
-    ),
-    Variable(
-        "GPUCACHE_REMOTE",
-        "A store on another machine, such as s3://bucket/cache, https://host/cache or a directory: asked for "
-        "entries that no local cache has, signed by your own key or one of GPUCACHE_TRUSTED_KEYS. Several, "
-        "with spaces between, are asked in order for what the ones before lack.",
-    ),
-    Variable(
-        "GPUCACHE_REMOTE_WRITE",
-        "1: programs, run and warm also send their compiles to GPUCACHE_REMOTE, to the first of several, "
-        "signed with GPUCACHE_SIGNING_KEY.",
-    ),
-    Variable(
-        "GPUCACHE_REMOTE_TIMEOUT_MS",
-        "The longest time by which asking GPUCACHE_REMOTE may slow a program down: what it waited, less the "
-        "compile time of its hits; several stores share it. Then it asks again after a minute. For warm: the "
-        "time of one reply. Default 1250.",
-    ),
-    Variable(
-        "GPUCACHE_LOG",
-        "debug, info or warning: the log level of a program's hits and misses, by itself, under run or in an "
-        "exported layer; with debug a defect of the command line shows its traceback.",
-    ),
-    Variable(
-        "GPUCACHE_SIGNING_KEY",
-        "The absolute path of the secret key, made by 'gpucache key', that signs entries that are sent. "
-        "Default: gpucache/key in your configuration directory, made for a store in a directory.",
-    ),
-    Variable(
-        "GPUCACHE_TRUSTED_KEYS",
-        "The public keys whose entries are accepted from other machines, besides your own: lines of "
-        "'gpucache key', or absolute paths of its .pub files, separated by spaces.",
-    ),
+    "GPUCACHE_DIR",
+    "GPUCACHE_FILE",
+    "GPUCACHE_SYSTEM_DIRS",
+    "GPUCACHE_MAX_SIZE",
+    "GPUCACHE_MEMORY_BYTES",
+    "GPUCACHE_DISABLE",
+    "GPUCACHE_READ_ONLY",
+    "GPUCACHE_REQUIRE",
+    "GPUCACHE_LEARN",
+    "GPUCACHE_REMOTE",
+    "GPUCACHE_REMOTE_WRITE",
+    "GPUCACHE_REMOTE_TIMEOUT_MS",
+    "GPUCACHE_LOG",
+    "GPUCACHE_SIGNING_KEY",
+    "GPUCACHE_TRUSTED_KEYS",
 )
-"""Every variable that settings are made of, in the order in which people need them."""
+"""Every variable that settings are made of; the page of gpucache(1) tells what each means."""
 RUN_ENVIRONMENT = (
-    Variable("GPUCACHE_RUN_SOCKET", "Set by run for its command: the socket at which compilers ask."),
-    Variable(
-        "GPUCACHE_RUN_ROOTS",
-        "Set by run for its command: the caches that its compilers search before they ask.",
-    ),
-    Variable(
-        "GPUCACHE_RUN_FILTERS",
-        "Set by run for its command: its own filters of system calls. A process with more of them opens no "
-        "socket, so only the index serves it.",
-    ),
-    Variable("GPUCACHE_RUN_TUNABLES", "Set by run for its command: GLIBC_TUNABLES as they were before run."),
-    Variable(
-        "GPUCACHE_RUN_TIMEOUT_MS",
-        "How long a program of run's command waits for one reply, at most; then it goes on as without "
-        "gpucache. At its end run waits twice as long for builds that are still being stored. Default 5000.",
-    ),
-    Variable("GPUCACHE_RUN_ADOPTED", "Set by run for itself when it goes on in Python: its command."),
-    Variable(
-        "GPUCACHE_LAYER",
-        "The layer that export layer wrote, for programs that run without gpucache: its libraries read it.",
-    ),
-    Variable(
-        "GPUCACHE_LAYER_TELL",
-        "1: those libraries report each build on standard error: a hit, or a miss and its differences.",
-    ),
-    Variable(
-        "GPUCACHE_RECORD_KERNELS",
-        "Set by record for its command: the directory to which its Pythons add kernels.",
-    ),
-    Variable(
-        "GPUCACHE_FOLLOWED",
-        "Set by run for the push beside its command: the process to end with, a descriptor.",
-    ),
-    Variable(
-        "GPUCACHE_OWNER_UID",
-        "For root alone, as in an init container: the uid of the user whose caches pull fills, and whose "
-        "files in caches are trusted, checked, repaired and evicted as root's own.",
-    ),
+    "GPUCACHE_RUN_SOCKET",
+    "GPUCACHE_RUN_ROOTS",
+    "GPUCACHE_RUN_FILTERS",
+    "GPUCACHE_RUN_TUNABLES",
+    "GPUCACHE_RUN_TIMEOUT_MS",
+    "GPUCACHE_RUN_ADOPTED",
+    "GPUCACHE_LAYER",
+    "GPUCACHE_LAYER_TELL",
+    "GPUCACHE_RECORD_KERNELS",
+    "GPUCACHE_FOLLOWED",
+    "GPUCACHE_OWNER_UID",
 )
 """Other variables: for the libraries that are loaded into programs, and for root."""
 
@@ -264,7 +180,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
     And for each of ours whose value is ignored, apart from those for which ``read_settings`` raises.
     """
-    known = [variable.name for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT)]
+    known = (*ENVIRONMENT, *RUN_ENVIRONMENT)
     told = []
     for name in sorted(environ):
         if name.startswith("GPUCACHE_") and name not in known:
@@ -377,7 +293,7 @@ def _size(name: str, text: str) -> int:
 MACHINE = "/etc/gpucache.toml"
 """The settings of the machine; those of a user are in ``settings.toml`` of the configuration directory."""
 _MOST_BYTES = 64 << 10
-_NAMES = {variable.name.removeprefix("GPUCACHE_").lower(): variable.name for variable in ENVIRONMENT}
+_NAMES = {name.removeprefix("GPUCACHE_").lower(): name for name in ENVIRONMENT}
 _SEPARATORS = {"system_dirs": os.pathsep, "trusted_keys": " "}
 _PATH_KEYS = frozenset({"dir", "file", "system_dirs", "signing_key"})
 

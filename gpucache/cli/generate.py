@@ -7,8 +7,8 @@ Owns their places in a checkout. They contain no date, no path of this machine a
 
 The manual pages are of commands (section 1), of a manifest and the documents of ``--json`` (5), and of topics
 (7); their sentences are in ``pages/``. Must not repeat facts from elsewhere: names, options and help are read
-from the Click tree, examples from ``usage``, exit codes from the group, variables from the settings, fields
-from the manifest's grammar, keys from the types of outcomes, places of caches from the registry.
+from the Click tree, examples from ``usage``, exit codes from the group, fields from the manifest's grammar,
+keys from the types of outcomes, places of caches from the registry.
 """
 
 import inspect
@@ -39,7 +39,6 @@ from gpucache.manifest import FIELDS
 from gpucache.serve.command import PASSED_ON
 from gpucache.serve.environment import ROOM, ROOM_BYTES
 from gpucache.serve.listening import PATH_BYTES_CAP
-from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
 from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.tag import TAG_NAME, TAG_TEXT
 
@@ -288,8 +287,7 @@ def _surroundings(context: click.Context) -> Iterator[str]:
         told = manual.filled("lists the variables that say where the cache is and how it is used.")
         yield f"{page}\n{told}"
         return
-    variables = ((variable.name, variable.meaning) for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT))
-    yield from manual.part("surroundings", variables=manual.listing(variables))
+    yield from manual.part("surroundings")
 
 
 def _paragraphs(command: click.Command) -> list[str]:

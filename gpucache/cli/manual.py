@@ -101,9 +101,9 @@ def page(name: str, section: int, text: str, **made: Iterable[str]) -> Iterator[
     yield from _lines(rest, made)
 
 
-def part(text: str, **made: Iterable[str]) -> Iterator[str]:
+def part(text: str) -> Iterator[str]:
     """The lines of a text that is a part of a page."""
-    return _lines(_blocks(text), made)
+    return _lines(_blocks(text), {})
 
 
 def verbatims(text: str) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ _SENTENCES_KEPT = 64
 _INFO, _WARNING = 20, 30
 """Levels of ``logging``, which a hit that logs nothing does not import."""
 _INTERPRETERS = ("python", "pypy")
-_NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
+_NAMES = (*ENVIRONMENT, "HOME", "XDG_CACHE_HOME")
 
 
 _last: "tuple[Mapping[str, str], Stores] | None" = None
