@@ -1,12 +1,16 @@
-"""The result of export: the cache file that was written."""
+"""The results of export: a cache file, or a layer with the builds of a command that its libraries serve."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
-from gpucache.answers.console import Block, plain
-from gpucache.json_keys import OrNull
-from gpucache.units import format_count, format_size
+from gpucache.answers.console import Block, few, named, plain
+from gpucache.answers.run import Ended
+from gpucache.answers.run_lines import unseen
+from gpucache.json_keys import OrNull, json_keys
+from gpucache.units import format_count, format_size, printable
 
 
 class Source(NamedTuple):
@@ -47,3 +51,88 @@ def exported(one: Exported) -> Iterator[Block]:
     for file, count in one.sources:
         yield plain(f"  {file}: {count}")
     yield from (plain(note, "yellow") for note in one.notes)
+
+
+class LayerResult(StrEnum):
+    """The outcome of one build that a command requested."""
+
+    EXPORTED = "exported"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A build that a command requested; equal requests are listed once."""
+
+    program: str
+    """The name of its first kernel, or of its file."""
+    target: OrNull
+    """Its target, several joined by commas; null if that is not known."""
+    result: LayerResult
+    """The outcome."""
+    reason: str = ""
+    """Why it was left to its compiler."""
+
+
+@json_keys("command ended.* layer exported left answers size_bytes")
+@dataclass(frozen=True, slots=True)
+class LayerSummary:
+    """The exported builds of a command, in numbers."""
+
+    command: str
+    """The command."""
+    ended: Ended
+    layer: str
+    """The directory."""
+    exported: int
+    """Builds that are served from there."""
+    left: int
+    """Builds that are not."""
+    answers: int
+    """The number of builds in the layer, including those of earlier commands."""
+    size_bytes: int
+    """The size of its entries and rows."""
+
+
+def summarise_layer(
+    command: str, ended: Ended, layer: str, outcomes: Sequence[Layered], answers: int, size_bytes: int
+) -> LayerSummary:
+    exported = sum(one.result is LayerResult.EXPORTED for one in outcomes)
+    return LayerSummary(
+        command=command,
+        ended=ended,
+        layer=layer,
+        exported=exported,
+        left=len(outcomes) - exported,
+        answers=answers,
+        size_bytes=size_bytes,
+    )
+
+
+def layer_line(summary: LayerSummary) -> str:
+    """The builds that were exported, in one line, and how to use them."""
+    if not summary.exported:
+        why = unseen(summary.ended)
+        if summary.left:
+            why = f"{format_count(summary.left, 'build was', 'builds were')} left to the command's compilers"
+        return f"nothing was exported{'' if summary.answers else ', and no layer is made'}: {why}"
+    left = f"; {summary.left} left to their compilers" if summary.left else ""
+    return (
+        f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which serves "
+        f"{summary.answers} ({format_size(summary.size_bytes)}){left}; the environment is in "
+        f"{summary.layer}/gpucache.env"
+    )
+
+
+def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
+    """Why builds were left out, each reason once with its count; with ``whole`` every build by its name."""
+    found = [row for row in rows if row.result is LayerResult.LEFT]
+    if whole:
+        for row in found:
+            yield printable(
+                f"left: {named(row.program or 'a build', row.target or 'an unknown target')}: {row.reason}",
+                None,
+            )
+        return
+    reasons = Counter(row.reason for row in found).most_common()
+    yield from few([f"left ({number}): {reason}" for reason, number in reasons], whole=False)

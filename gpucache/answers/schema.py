@@ -24,9 +24,8 @@ from gpucache.answers.devices import TargetDifference
 from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
-from gpucache.answers.export import Exported
+from gpucache.answers.export import Exported, Layered, LayerSummary
 from gpucache.answers.inspect import Advice, CacheState, Compiling, Written
-from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
 from gpucache.answers.shipped import Shipped, ShippedSummary

@@ -114,7 +114,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     Headers and compilers must keep their paths; a GPU's driver may be mounted there. Headers in memory
     and compilers that 'gpucache run' cannot reach are not covered.
     """
-    from gpucache.answers.layer import LayerResult, layer_line, left, summarise_layer
+    from gpucache.answers.export import LayerResult, layer_line, left, summarise_layer
     from gpucache.assembly import open_stores
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch

@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from gpucache.answers.layer import Layered, LayerResult
+from gpucache.answers.export import Layered, LayerResult
 from gpucache.answers.lookup import Hit
 from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry, Stores

@@ -11,28 +11,24 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gpucache.answers import (
-    bench,
-    devices,
-    evict,
-    inspect,
-    layer,
-    record,
-    run_lines,
-    transfer,
-    verify,
-    warm,
-    why,
-)
+from gpucache.answers import bench, devices, evict, inspect, record, run_lines, transfer, verify, warm, why
 from gpucache.answers.bench import BenchVerdict, BreakEven, Ratio, SettleRun, SettleSummary, Spread
 from gpucache.answers.bench_export import export
 from gpucache.answers.console import PIPE_WIDTH, Block, write
 from gpucache.answers.devices import TargetDifference
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Growth, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
-from gpucache.answers.export import Exported, Source, exported
+from gpucache.answers.export import (
+    Exported,
+    Layered,
+    LayerResult,
+    Source,
+    exported,
+    layer_line,
+    left,
+    summarise_layer,
+)
 from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
-from gpucache.answers.layer import Layered, LayerResult, summarise_layer
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.record import Launch, PassedOver, RecordedProgram, RecordSummary, Unrecorded
 from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
@@ -138,9 +134,9 @@ def _ran(*outcomes: Intercepted, ended: Ended = ENDED, inner: bool = False, **mo
 
 
 def _layered(*rows: Layered, answers: int, ended: Ended = LOADED) -> Iterator[str]:
-    yield layer.layer_line(summarise_layer("app", ended, "DIR", rows, answers, 4096))
+    yield layer_line(summarise_layer("app", ended, "DIR", rows, answers, 4096))
     for whole in (False, True):
-        yield from layer.left(rows, whole=whole)
+        yield from left(rows, whole=whole)
 
 
 def _recorded(builds: int, unrecorded: int, **how: bool) -> str:
