@@ -20,7 +20,7 @@ STARTER = "gpucache_run"
 """The program that begins ``gpucache run``."""
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
-ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c")
+ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c", "sha256.c")
 """The sources of each library that sends questions."""
 _GLIBC = (2, 17)
 """The oldest glibc that ziglang builds for; builds by ``cc`` need the one of this machine."""

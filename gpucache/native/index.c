@@ -24,6 +24,7 @@
 #define ROWS_BYTES_CAP (2ull * WIRE_MAX_BYTES)
 #define TOLD_CAP 4     /* the most that are read to report why nothing was found */
 #define NAMES_CAP 8192 /* the most files that are looked at for these */
+#define DIGEST 32
 #define REFERENCES_CAP 128
 #define REFERENCE 56 /* the key, the sum of the description, when the entry was made */
 #define TITLE_SIZE 100
@@ -217,10 +218,11 @@ static void find_digests(const struct question *question, uint64_t *of_source, u
     *of_question = all;
 }
 
-/* A stretch of a field that is made up for each run, and its places in the answer. */
+/* A stretch of a field that is made up for each run, and its places in the answer, four bytes each. One of no size is a
+   whole field, which ends there and whose SHA-256 it has. */
 struct hole {
     uint64_t field, at, size;
-    struct wire_bytes places; /* in the answer, four bytes each */
+    struct wire_bytes places;
 };
 
 static int next_hole(struct wire_reply *record, struct hole *hole) {
@@ -232,6 +234,25 @@ static int is_made_up(const unsigned char *at, size_t size) {
     for (; size; at++, size--)
         if (!(*at >= 'a' && *at <= 'z') && !(*at >= '0' && *at <= '9') && *at != '_') return 0;
     return 1;
+}
+
+/* Whether a field is the one that a hole has the digest of, which was made with underscores in the other holes. */
+static int is_of_digest(struct wire_bytes field, const struct hole *whole, struct wire_reply holes) {
+    unsigned char sum[DIGEST], *blank = NULL;
+    struct hole hole;
+    uint64_t left;
+    int same = whole->at == field.size && next_number(&holes, &left);
+    for (; same && left && next_hole(&holes, &hole); left--) {
+        if (hole.field != whole->field || !hole.size) continue;
+        same = hole.at <= field.size && hole.size <= field.size - hole.at &&
+               is_made_up((const unsigned char *)field.at + hole.at, hole.size);
+        if (same && !blank && (blank = malloc(field.size))) memcpy(blank, field.at, field.size);
+        same = same && blank;
+        if (same) memset(blank + hole.at, '_', hole.size);
+    }
+    if (same) sha256(blank ? blank : field.at, field.size, sum);
+    free(blank);
+    return same && !memcmp(sum, whole->places.at, DIGEST);
 }
 
 /* Names of the fields, for a field that differs. */
@@ -259,9 +280,11 @@ static int is_same(const struct question *question, struct wire_reply *record, s
     struct wire_bytes was;
     struct wire_reply at_holes = *record;
     if (!next_number(record, &holes)) return 0;
-    struct hole hole = {0};
-    for (uint64_t i = 0; i < holes; i++)
+    struct hole hole = {0}, whole = {0};
+    for (uint64_t i = 0; i < holes; i++) {
         if (!next_hole(record, &hole)) return 0;
+        if (!hole.size && hole.places.size == DIGEST) whole = hole;
+    }
     if (!next_number(record, &count)) return 0;
     if (count != question->count) {
         if (!*longest)
@@ -271,6 +294,12 @@ static int is_same(const struct question *question, struct wire_reply *record, s
     for (size_t i = 0; i < question->count; i++) {
         if (!wire_next(record, &was)) return 0;
         if (!is_compared(question, i)) continue;
+        if (whole.places.size && i == whole.field) {
+            if (is_of_digest(question->fields[i], &whole, at_holes)) continue;
+            if (i > *longest) snprintf(why, WHY_SIZE, "source: not as stored");
+            if (i > *longest) *longest = i;
+            return 0;
+        }
         const unsigned char *then = was.at, *now = question->fields[i].at;
         size_t size = was.size, from = 0;
         int same = size == question->fields[i].size;
@@ -297,6 +326,7 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
     if (!next_number(at_holes, &holes)) return 0;
     for (; holes; holes--) {
         if (!next_hole(at_holes, &hole) || hole.places.size % 4) return 0;
+        if (!hole.size) continue;
         if (hole.field >= question->count || !is_compared(question, hole.field)) return 0; /* this field was not compared */
         const unsigned char *made_up = (const unsigned char *)question->fields[hole.field].at + hole.at;
         for (size_t i = 0; i < hole.places.size; i += 4) {

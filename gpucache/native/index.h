@@ -82,6 +82,8 @@ int open_above(int folder, const char *path, int flags);
 /* XXH3-128 of some bytes, as its canonical sixteen. */
 void xxh3(const void *bytes, size_t size, unsigned char sum[16]);
 
+void sha256(const void *bytes, size_t size, unsigned char sum[32]);
+
 /* A field, or the next one of a record, as a number in decimal: 1, or 0 if it is not one. */
 int number_in(struct wire_bytes field, uint64_t *number);
 int next_number(struct wire_reply *record, uint64_t *number);

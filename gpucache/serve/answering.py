@@ -138,11 +138,11 @@ class Rows:
             target.encode("unicode_escape"),
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
         )
-        row = row_of(whole)
-        if any(one.compilation.late for one in prepared):
-            answer[0] = b" ".join((b"@" + place_of(row).encode(), *_built_for(hits)))
-        row = row_of(replace(whole, answer=tuple(answer), references=tuple(references), note=note))
-        return self.put(row)
+        late = any(one.compilation.late for one in prepared)
+        if late:
+            answer[0] = b" ".join((b"@" + _place(compiler.ask, question).encode(), *_built_for(hits)))
+        whole = replace(whole, answer=tuple(answer), references=tuple(references), note=note)
+        return self.put(row_of(replace(whole, keeps_source=late)))
 
     def put(self, row: Row) -> str:
         """Add a row to those of its question; why that is not possible."""

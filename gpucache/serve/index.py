@@ -19,12 +19,16 @@ question that it is in, its place and size there, and its places in the answer; 
 question, and these; the number of conditions, and five fields of each; the number of references, of each the
 field of the answer that is empty and gets the payload of an entry, and that entry: its key, the checksum of
 its description, when it was made; then the fields of the answer. A hole is a part that a program makes up for
-each run. ``native/index.c`` is the other reader, and compares a question byte for byte.
+each run. One of no size is at the end of the source, has its SHA-256 in place of places, with underscores in
+the other holes, and the source is not in the record: so a record tells no more than its entry. Records of
+compilers that go on at launches have the source, for ``Rows.asked``, as have those of older gpucaches, which
+read no others. ``native/index.c`` is the other reader, and compares all other fields byte for byte.
 
 Until version 4 a root had other files in ``index``, for its machine alone, and a layer one file with all
 answers. Versions ignore each other's files, and a hit by key writes the row anew.
 """
 
+import hashlib
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +43,7 @@ from gpucache.serve.wire import Kind, number
 
 ROWS_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
-_MAGIC, _VERSION = b"GPCINDEX", 5
+_MAGIC, _VERSION = b"GPCINDEX", 5  # of records with a source and with its digest
 # A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
 # not see. Entries need no such step: their key has the headers, so a scanner that sees more makes another.
 _HEADER = struct.Struct("<8sIIQ8x")
@@ -97,6 +101,8 @@ class Answered:
     references: tuple[Reference, ...] = ()
     note: bytes = b""
     stamps: bytes = b""
+    keeps_source: bool = False
+    """Whether its record has the source itself."""
 
 
 class Row(NamedTuple):
@@ -140,10 +146,13 @@ def row_of(answered: Answered) -> Row:
             field = field[: len(field) - _TAIL] if len(field) > _TAIL else field
             of_source = _digest(field, kind)
         total = _digest(field, total)
-    fields = [os.fsencode(answered.title), answered.note, answered.stamps, number(len(answered.holes))]
-    for hole in answered.holes:
-        places = b"".join(map(_LENGTH.pack, hole.places))
-        fields += (number(hole.field), number(hole.at), number(hole.size), places)
+    holes = [(*hole[:3], b"".join(map(_LENGTH.pack, hole.places))) for hole in answered.holes]
+    if not answered.keeps_source and source < len(question):
+        holes.append((source, len(question[source]), 0, hashlib.sha256(question[source]).digest()))
+        question[source] = b""
+    fields = [os.fsencode(answered.title), answered.note, answered.stamps, number(len(holes))]
+    for *numbers, places in holes:
+        fields += (*map(number, numbers), places)
     fields += (number(len(question)), *question, number(len(answered.conditions)))
     for one in answered.conditions:
         fields += (one.kind.encode(), *one[1:])

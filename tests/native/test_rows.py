@@ -5,6 +5,7 @@ one function; malicious files go to a program that stops at undefined behaviour 
 """
 
 import ctypes
+import hashlib
 import os
 import random
 import shutil
@@ -30,6 +31,7 @@ from gpucache.serve.index import (
     ROWS_CAP,
     Answered,
     Condition,
+    Hole,
     Reference,
     encode,
     merged,
@@ -105,6 +107,32 @@ def test_our_xxh3_is_xxh3(compiler: build.Compiler, tmp_path: Path) -> None:
     for size in (*range(2049), 4095, 4096, 4097, 65_535, 65_536, 65_537, (1 << 20) + 1, len(data)):
         library.xxh3(data[:size], ctypes.c_size_t(size), found)
         assert found.raw == xxhash.xxh3_128_digest(data[:size]), size
+
+
+def test_our_sha256_is_sha256(compiler: build.Compiler, tmp_path: Path) -> None:
+    """For every length up to 260, and for a megabyte."""
+    made = tmp_path / "sha256.so"
+    flags = ("-std=c11", "-O2", "-fPIC", "-shared", f"-I{build.FOLDER}", "-o", made)
+    subprocess.run([*compiler.command, *flags, build.FOLDER / "sha256.c"], check=True)
+    library, found = ctypes.CDLL(str(made)), ctypes.create_string_buffer(32)
+    data = random.Random(4).randbytes(1 << 20)
+    for size in (*range(261), len(data)):
+        library.sha256(data[:size], ctypes.c_size_t(size), found)
+        assert found.raw == hashlib.sha256(data[:size]).digest(), size
+
+
+@pytest.mark.parametrize("keeps_source", [True, False])
+def test_a_row_is_of_exactly_its_source(root: Root, *, keeps_source: bool) -> None:
+    """As older gpucaches wrote it, with the source, and with its digest; but for the part that is made up."""
+    source = b"kernel void a() {}" * 20
+    holes = (Hole(4, len(source) - 9, 8),)
+    one = replace(root.answered(source=source), holes=holes, keeps_source=keeps_source)
+    row = root.keep(one)
+    assert (source[:-9] in row.read_bytes()) is keeps_source
+    for part, answer in ((b"12345678", _HIT), (b"a_b_c_d_", _HIT), (b"ABCDEFGH", None)):
+        assert root.ask(_build(source=source[:-9] + part + source[-1:])) == answer, part
+    for other in (source[:-1] + b";", source[:-10] + b"_" + source[-9:], source[:40] + b"b" + source[41:]):
+        assert root.ask(_build(source=other)) is None, other
 
 
 def test_an_answer_is_put_together_of_its_row_and_its_entry(root: Root) -> None:
