@@ -136,6 +136,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "serve": _SERVE,
     # A layer is a root that is written wherever a command names it.
     "serve.exported_layer": _SERVE | {"store"},
+    # To push and pull rows are entries.
+    "serve.row_cache": _SERVE | {"caches.interface", "caches.portable"},
     "opencl": frozenset(
         {"leaves", "library", "native", "serve", "assembly", "engine", "backends", "store.interface"}
     ),
@@ -359,11 +361,11 @@ def test_nothing_below_the_command_line_talks() -> None:
 LINES: Mapping[str, int] = {
     "caches": 18_200,
     "engine": 8_810,
-    "native": 6_050,
+    "native": 6_180,
     "answers": 5_750,
     "cli": 6_100,
     "remote": 4_660,
-    "serve": 4_310,
+    "serve": 4_480,
     "store": 3_460,
     "backends": 3_300,
     "sources": 2_550,

@@ -69,6 +69,7 @@ def pull(
     from gpucache.engine.machine import find_machine
     from gpucache.remote.pull import pull as receive
     from gpucache.remote.signing import read_trusted
+    from gpucache.serve.row_cache import RowCache, without_rows
 
     with _forgiven() if best_effort else nullcontext():
         if folder is not None and given().root is not None:
@@ -82,10 +83,11 @@ def pull(
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
             require_store(url)
             with closing(open_store(url)) as store, given().progress() as bar:
-                for outcome in summary.of(
+                rows = map(RowCache, opened.roots)  # after the entries that they answer with
+                outcomes = without_rows(
                     receive(
                         store,
-                        opened.caches,
+                        [*opened.caches, *rows],
                         trusted=trusted,
                         machine=lambda backends: (
                             there or machine_of(find_machine(None, backends).devices, elsewhere=False)
@@ -93,7 +95,8 @@ def pull(
                         dry_run=dry_run,
                         progress=bar.show,
                     )
-                ):
+                )
+                for outcome in summary.of(outcomes):
                     if given().json or given().whole or outcome.result is PullResult.WOULD_PULL:
                         told.append(outcome)
         except KeyboardInterrupt:

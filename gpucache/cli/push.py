@@ -95,6 +95,7 @@ def push(
     from gpucache.remote.push import push as send
     from gpucache.remote.signing import load_signing_key, new_key, read_trusted, signing_key
     from gpucache.remote.store import MADE
+    from gpucache.serve.row_cache import beside, without_rows
     from gpucache.settings import own_key_place
 
     refuse_stores(cache)
@@ -133,7 +134,7 @@ def push(
                 found = open_everywhere() if ALL in cache else opened.caches
                 outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
-                outcomes = how(opened.select(what))
+                outcomes = without_rows(how(beside(opened.select(what))))
                 require_named(opened, cache)
             for outcome in summary.of(outcomes):
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:

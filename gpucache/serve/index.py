@@ -216,6 +216,29 @@ def question_of(row: Row) -> tuple[bytes, ...]:
     return tuple(fields.take() for _ in range(fields.number()))
 
 
+def references_of(row: Row) -> list[CacheKey]:
+    """The keys of the entries that an answer refers to; raises ValueError or struct.error."""
+    fields = _Cursor(row.record, _SUM.size)
+    fields.skip(3)
+    fields.skip(4 * fields.number())
+    fields.skip(fields.number())
+    fields.skip(5 * fields.number())
+    pairs = [(fields.take(), fields.take()) for _ in range(fields.number())]
+    return [CacheKey(_REFERENCE.unpack(entry)[0].hex()) for _, entry in pairs]
+
+
+def travelling(row: Row) -> Row | None:
+    """A row for another machine, with no stamp believed; None with a source, or without an entry."""
+    fields = _Cursor(row.record, _SUM.size)
+    title, note, stamps = (fields.take() for _ in range(3))
+    begin = fields.at
+    sizes = [[fields.take() for _ in range(4)][2] for _ in range(fields.number())]
+    if b"0" not in sizes or not references_of(row):
+        return None
+    body = _framed([title, note, bytes(len(stamps))]) + row.record[begin:]
+    return row._replace(record=_SUM.pack(_digest(body)) + body)
+
+
 def _question(record: bytes) -> bytes:
     """A record up to its answer: the question that it answers."""
     fields = _Cursor(record, _SUM.size)

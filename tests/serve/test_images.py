@@ -215,6 +215,36 @@ def test_a_source_that_was_warmed_hits_in_c_in_a_program_of_the_library(
     assert after_change == "False" and other != code
 
 
+def test_what_was_pulled_hits_in_c_at_its_first_start(
+    gpucache: Call, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Its rows travel beside it, without the source, and are believed with the same headers alone."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "twice.h").write_text("#define TWICE 2\n")
+    source = folder / "k.cu"
+    source.write_text('#include "twice.h"\n__global__ void secret(int *a) { *a = FACTOR * TWICE; }\n')
+    store, there = tmp_path / "store", tmp_path / "there"
+    own = {"GPUCACHE_TRUSTED_KEYS": str(tmp_path / "own.key.pub")}
+    assert gpucache("warm", source, "--target", "cuda:sm_90", "-D", "FACTOR=4").returncode == 0
+    assert gpucache("key", tmp_path / "own.key").returncode == 0
+    assert gpucache("push", store, "--key", tmp_path / "own.key").returncode == 0
+    for said in ("1 entry pulled", "nothing pulled, 1 here already"):
+        assert said in gpucache("--root", there, "pull", store, **own).stdout
+    for file in (*store.rglob("*"), *there.rglob("*")):
+        assert file.is_dir() or b"FACTOR *" not in file.read_bytes()
+
+    def start() -> list[str]:
+        command, environ = (sys.executable, "-c", _CALLS, source, folder), {"GPUCACHE_DIR": str(there)}
+        return run_text(command, env={**environment, **environ}, cwd=tmp_path, check=True).stdout.split()
+
+    in_c, code = start()
+    assert in_c == "True"
+    (folder / "twice.h").write_text("#define TWICE 3\n")
+    after_change, other = start()
+    assert after_change == "False" and other != code
+
+
 def _changed(include: Path) -> None:
     (include / "value.h").write_text("#define VALUE 2\n")
 

@@ -1,0 +1,133 @@
+"""The rows of a root on their way to other machines, beside the entries that they answer with.
+
+To ``push`` and ``pull`` they are entries of one more system, so older gpucaches pass them by. Owns their
+keys: the key of the entry, the name of the row's file, and the beginning of the row's digest, so that a pull
+fetches only rows of entries that are here. A row with a source stays. Must not know how they travel.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from typing import TypeVar
+
+from gpucache.answers.entries import CacheEntry, EntryReport, Location
+from gpucache.answers.evict import Kept
+from gpucache.answers.transfer import Pulled, Pushed
+from gpucache.answers.verify import Checked
+from gpucache.caches.interface import Cache, OwnRoot
+from gpucache.caches.portable import OWN_MODE, Moving, PortableEntry, PortableFile, Restored
+from gpucache.engine.selection import Selected
+from gpucache.errors import FormatError
+from gpucache.model import CacheKey
+from gpucache.serve.index import Row, encode, merged, place_of, references_of, rows_of, travelling
+
+T = TypeVar("T")
+NAME = "gpucache-rows"
+_DIGITS = 16
+_LARGEST = 1 << 20
+
+
+class RowCache(Cache):
+    """The rows of a root of our own, each as an entry."""
+
+    name = NAME
+    moving = Moving()
+
+    def __init__(self, own: OwnRoot) -> None:
+        self._own = own
+        self._store = own.store
+
+    def location(self) -> Location:
+        """That of the root."""
+        return self._own.location()
+
+    def of(self, keys: Container[str]) -> Iterator[CacheEntry]:
+        """The rows that answer with entries of some keys."""
+        for _, data in self._store.rows.all():
+            for row in rows_of(data) or ():
+                bare = travelling(row)
+                if bare is not None and all(key.hex in keys for key in references_of(row)):
+                    file = encode([bare])
+                    yield CacheEntry(NAME, _key(bare), _name(bare), len(file), 0, 0, handle=file)
+
+    def pack(self, entry: CacheEntry) -> PortableEntry:
+        """The file of a row alone, without what is true of its machine only."""
+        assert isinstance(entry.handle, bytes)
+        return PortableEntry(NAME, entry.key, (PortableFile(entry.path, entry.handle, OWN_MODE),))
+
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002
+        """Whether a row is here, or is of no use as its entry is not."""
+
+        def has(key: str, _: Collection[str]) -> bool:
+            entry, _, rest = key.partition("-")
+            place = rest.partition("-")[0]
+            try:
+                useless = not self._store.is_sound(CacheKey(entry))
+            except ValueError:
+                return True
+            here = rows_of(self._store.rows.get(place) or b"") or ()
+            return useless or any(_key(bare) == key for row in here if (bare := travelling(row)) is not None)
+
+        return has
+
+    def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
+        """Add each to the rows of its question, the last in their order: those of this machine come first."""
+        return map(self._restore, entries)
+
+    def _restore(self, entry: PortableEntry) -> Restored:
+        rows = rows_of(entry.files[0].data) if entry.size_bytes <= _LARGEST else None
+        if not rows or len(rows) != 1 or entry.key != _key(rows[0]):
+            return Restored(done=False, reason="it is not a row", damaged=True)
+        place = place_of(rows[0])
+        here = rows_of(self._store.rows.get(place) or b"") or ()
+        done = self._store.rows.put(place, encode(merged(here, rows)))
+        return Restored(done=done, reason="" if done else "it cannot be written", failed=not done)
+
+    def report(self, entry: CacheEntry) -> EntryReport:
+        """Nothing more than the entry."""
+        return EntryReport(entry, (), ())
+
+    def extract(self, entry: CacheEntry) -> bytes:
+        """Refused, as nothing in it is compiled; raises FormatError."""
+        raise FormatError(f"{entry.key} has no compiled bytes")
+
+    def check(self, entry: CacheEntry) -> Checked:
+        """As sound: C checks it at every hit."""
+        return Checked(entry.key)
+
+    def remove(self, entry: CacheEntry, _why: str) -> Kept | None:
+        """The file of its question goes."""
+        self._store.rows.remove(entry.key.split("-")[1])
+        return None
+
+
+def beside(selected: Selected) -> Selected:
+    """Selected entries, those of our own roots followed by their rows."""
+    found: list[tuple[Cache, Iterable[CacheEntry]]] = []
+    for cache, entries in selected:
+        keys: dict[str, None] = {}
+        if isinstance(cache, OwnRoot):
+            rows = RowCache(cache)
+            found += [(cache, _noted(entries, keys)), (rows, rows.of(keys))]
+        else:
+            found.append((cache, entries))
+    return found
+
+
+def without_rows(outcomes: Iterable[T]) -> Iterator[T]:
+    """The outcomes of entries; a row may be lost at any time, which costs a hit some milliseconds."""
+    return (one for one in outcomes if not isinstance(one, Pushed | Pulled) or one.entry.cache != NAME)
+
+
+def _noted(entries: Iterable[CacheEntry], keys: dict[str, None]) -> Iterator[CacheEntry]:
+    for entry in entries:
+        keys[entry.key] = None
+        yield entry
+
+
+def _key(row: Row) -> str:
+    [first, *_] = references_of(row)
+    return f"{first.hex}-{place_of(row)}-{hashlib.sha256(row.record).hexdigest()[:_DIGITS]}"
+
+
+def _name(row: Row) -> str:
+    return f"v1/rows/{place_of(row)}.row"
