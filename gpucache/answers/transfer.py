@@ -361,10 +361,16 @@ def push(
 ) -> Iterator[Block]:
     """A row for each entry that is shown, the reasons, the kinds of content that go along, and the sum.
 
-    ``added`` if only what a command adds was to be sent.
+    ``added`` if only what a command adds was to be sent, which may be to caches that nobody wants to send.
     """
     yield from _rows(shown, whole=whole)
-    yield from _reasons(summary)
+    refused = [one for one in summary.reasons if added and one.result is PushResult.REFUSED]
+    yield from _reasons(summary, [one for one in summary.reasons if one not in refused])
+    if refused:
+        caches = ", ".join(dict.fromkeys(one.cache for one in refused))
+        yield plain(
+            f"some entries of {caches} are not sent; 'gpucache push URL --cache NAME' says why", "yellow"
+        )
     for tells in dict.fromkeys(one.tells for one in summary.tells):
         same = [one for one in summary.tells if one.tells == tells]
         caches = ", ".join(f"{one.cache} ({one.entries})" for one in same)
@@ -381,7 +387,7 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
         yield _differing(summary.groups[:ROWS_SHOWN])
         yield from more_rows(len(summary.groups), "difference")
         yield ""
-    yield from _reasons(summary)
+    yield from _reasons(summary, summary.reasons)
     unknown: dict[str, list[str]] = {}
     for one in summary.uncompared:
         unknown.setdefault(one.fact, []).append(f"{one.cache} ({one.entries})")
@@ -434,7 +440,7 @@ def _apart(one: Differing) -> list[str]:
     return ["none of these" if side is None else side for side in sides]
 
 
-def _reasons(summary: TransferSummary) -> Iterator[Block]:
+def _reasons(summary: TransferSummary, reasons: Sequence[NotMoved]) -> Iterator[Block]:
     """A row for entries that share a reason, a sentence for each cache that cannot move and each finding."""
     columns = (
         Column("cache", lambda one: one.cache, whole=True, shared=True),
@@ -443,7 +449,6 @@ def _reasons(summary: TransferSummary) -> Iterator[Block]:
         Column("such as", lambda one: ", ".join(one.examples), spare=1),
         Column("why", lambda one: one.reason, prose=True),
     )
-    reasons = summary.reasons
     if reasons:
         yield Grid(columns, reasons[:ROWS_SHOWN])
         yield from more_rows(len(reasons), "reason")

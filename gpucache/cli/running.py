@@ -71,7 +71,7 @@ class Follower:
         self._process.wait()
 
     def end(self) -> str:
-        """Have it send the rest; why that failed, or nothing."""
+        """Have it send the rest; why that failed, unless it says so itself."""
         import subprocess
 
         self._process.terminate()
@@ -80,7 +80,7 @@ class Follower:
         except subprocess.TimeoutExpired:
             self.kill()
             return f"not all entries were sent within {_REST_S:g} s; 'gpucache push' sends the rest"
-        return f"not all entries were sent (exit code {code})" if code else ""
+        return f"not all entries were sent (signal {-code})" if code < 0 else ""
 
 
 def starter() -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -118,6 +119,40 @@ def test_a_store_that_cannot_be_used_changes_no_job(tmp_path: Path, environ: Map
     job = _job(tmp_path / "store", environ)
     job.communicate("")
     assert job.returncode == 0
+
+
+def test_nothing_is_drawn_over_what_a_command_prints(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """Its terminal gets no bar from the push beside it."""
+    ours, theirs = os.openpty()
+    words = (*GPUCACHE, "run", "--push", tmp_path / "store", "--", sys.executable, "-c", COMPILE, "2")
+    with subprocess.Popen(words, env=environ, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        shown = bytearray()
+        with suppress(OSError):  # how a terminal without a process ends
+            while data := os.read(ours, 1 << 16):
+                shown += data
+    os.close(ours)
+    assert b"sent" in shown and b"\x1b[2K" not in shown and b"\r\x1b" not in shown
+
+
+def test_a_push_that_cannot_begin_says_so_once(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """Its library is missing, say; the command is run all the same."""
+    (tmp_path / "watchfiles.py").write_text("raise ImportError")
+    lacking = {**environ, "PYTHONPATH": str(tmp_path)}
+    done = run_text((*GPUCACHE, "run", "--push", tmp_path / "store", "--", "echo", "hi"), env=lacking)
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert len([line for line in done.stderr.splitlines() if "watchfiles" in line or "not all" in line]) == 1
+
+
+def test_refused_entries_of_a_command_take_one_line(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    """They may be of caches that have nothing to do with it."""
+    EXAMPLES["pytools"].make(tmp_path / "made", 3)
+    into = tmp_path / "cache" / "pytools"
+    into.mkdir(parents=True)
+    copy = ("cp", "-r", f"{tmp_path}/made/.", into)
+    done = run_text((*GPUCACHE, "run", "--push", tmp_path / "store", "--", *copy), env=environ)
+    assert [line for line in done.stderr.splitlines() if "pytools" in line and "--cache" in line]
+    assert "generated code" not in done.stderr
 
 
 def test_what_a_command_copies_at_once_is_sent(tmp_path: Path, environ: Mapping[str, str]) -> None:
