@@ -18,6 +18,7 @@ from hypothesis import settings
 import gpucache
 from gpucache.caches import systems
 from gpucache.caches.places import Temporary
+from gpucache.store.directory import DirectoryStore
 from tests.gpu import no_gpu, no_nvidia_opencl
 from tests.pocl import name_pocl
 
@@ -55,6 +56,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test marked ``gpu`` without a GPU."""
     if item.get_closest_marker("gpu") and (why := no_gpu()):
         pytest.skip(why)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root of a cache of this test alone, which does not exist yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def store(root: Path) -> DirectoryStore:
+    """The store in it."""
+    return DirectoryStore(root, writable=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -53,11 +53,6 @@ def _library(source: str, library: Path) -> Path:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def settings(root: Path) -> dict[str, str]:
     """Without a layer in memory, so that every build asks the disk."""
     return {**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0"}

@@ -38,11 +38,6 @@ def nvrtc() -> None:
     need_nvrtc()
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
 def _environment(root: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Without a layer in memory, so that every job asks the disk."""
     return {**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0", **settings}

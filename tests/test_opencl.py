@@ -41,11 +41,6 @@ Run = Callable[..., list[Outcome]]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def settings(opencl_environment: Mapping[str, str], root: Path, tmp_path: Path) -> dict[str, str]:
     """Without a layer in memory, so that every build reads the disk, and with a place for PoCL alone."""
     own = {"GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0", "POCL_CACHE_DIR": str(tmp_path / "pocl")}

@@ -1,5 +1,5 @@
 """Requests, stores and compilers of the engine's tests."""
 
-from tests.engine.conftest import compiler, ready, store, stores, tree
+from tests.engine.conftest import compiler, ready, stores, tree
 
-__all__ = ["compiler", "ready", "store", "stores", "tree"]
+__all__ = ["compiler", "ready", "stores", "tree"]

@@ -86,11 +86,6 @@ def compiler() -> type[Compiler]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "cache", writable=True)
-
-
-@pytest.fixture
 def stores(store: DirectoryStore) -> Stores:
     return Stores(user=store)
 

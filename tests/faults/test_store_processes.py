@@ -32,16 +32,6 @@ def _release(child: Child) -> None:
     child.stdin.flush()
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def store(root: Path) -> DirectoryStore:
-    return DirectoryStore(root, writable=True)
-
-
 _WAIT = """
 say("waiting")
 with store.single_flight(build_entry().key, 60) as held:

@@ -31,11 +31,6 @@ Process = dict[str, Any]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def environment(root: Path) -> dict[str, str]:
     return {**os.environ, "GPUCACHE_DIR": str(root)}
 

@@ -3,8 +3,6 @@
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store.directory import DirectoryStore
 
@@ -29,16 +27,6 @@ def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
     )
     detail = EntryDetail((KeyField("language", "cuda-c++"), KeyField("option", "-O3")), "a log", "1.0")
     return Entry(CacheKey(sha256(seed.encode()).hexdigest()), head, detail, content)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def store(root: Path) -> DirectoryStore:
-    return DirectoryStore(root, writable=True)
 
 
 def entry_path(store: DirectoryStore, entry: Entry) -> Path:

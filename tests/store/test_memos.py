@@ -18,11 +18,6 @@ _DATA = b"[1, 2, 3] " * 10
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "cache", writable=True)
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / f"cache/v1/closures/{_NAME}.memo"
 

@@ -30,11 +30,6 @@ def _missed(number: int = 0, **changes: object) -> MissedRequest:
     return MissedRequest(key, number + 1, "solver.py", request, (("POCL_X", "1"),))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "cache", writable=True)
-
-
 def test_a_request_is_kept_whole(store: DirectoryStore) -> None:
     """Source, options, directories, sizes and variables come back unchanged, whatever bytes a source has."""
     assert store.missed.note(_missed()) is Noted.NEW
