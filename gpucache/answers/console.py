@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 10_000
 """The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
+PIPE_COLUMN = 64
+"""The most columns to which the cells of a pipe are filled up; a longer one moves the rest of its row."""
 PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
 PLACE_WIDTH = 20
@@ -137,18 +139,21 @@ class Grid:
         if not widths:
             yield [""]
             return
-        yield from self._row([Line(column.heading, "bold") for column in self.columns], widths)
+        piped = width >= PIPE_WIDTH
+        yield from self._row([Line(column.heading, "bold") for column in self.columns], widths, piped=piped)
         rule = sum(widths.values()) + GAP * (len(widths) - 1)
         yield [Line("─" * rule, ascii="-" * rule)]
         for names, rows in self._parts(groups).items():
             if names:
                 yield from plain(", ".join(name or "-" for name in names), "bold").lines(width)
             for row in rows:
-                yield from self._row(row, widths)
+                yield from self._row(row, widths, piped=piped)
 
-    def _row(self, row: Sequence[Cell], widths: Mapping[int, int]) -> Iterator[Pieces]:
+    def _row(self, row: Sequence[Cell], widths: Mapping[int, int], *, piped: bool) -> Iterator[Pieces]:
         """The lines of a row: as many as its longest cell has."""
-        texts = [self._short(index, row[index], width) for index, width in widths.items()]
+        texts = [
+            row[index] if piped else self._short(index, row[index], width) for index, width in widths.items()
+        ]
         if _fit(texts, widths.values()):  # like nearly all of a hundred thousand rows
             aligned = [
                 text.rjust(width) if self.columns[index].numeric else text.ljust(width)
@@ -156,7 +161,10 @@ class Grid:
             ]
             yield [(" " * GAP).join(aligned)]
             return
-        cells = [_broken(cell, width) for cell, width in zip(texts, widths.values(), strict=True)]
+        cells = [
+            _broken(cell, PIPE_WIDTH if piped else width)
+            for cell, width in zip(texts, widths.values(), strict=True)
+        ]
         for parts in zip_longest(*cells, fillvalue=""):
             line: list[Cell] = []
             for (index, width), cell in zip(widths.items(), parts, strict=True):
@@ -207,7 +215,7 @@ class Grid:
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
         """The widths of columns, alike in every group; without room for all, the widest shrink."""
         if width >= PIPE_WIDTH:
-            return {index: self._widest(index) for index in used}
+            return {index: min(self._widest(index), PIPE_COLUMN) for index in used}
         widths = {index: self._room(index) for index in used}
         left = width - self._taken(used)
         for index in used:

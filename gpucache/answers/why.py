@@ -10,7 +10,7 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.keys import Difference
 from gpucache.model import CacheKey
-from gpucache.units import format_ago, with_ages
+from gpucache.units import format_ago, format_count, with_ages
 
 
 class ReplyState(StrEnum):
@@ -146,8 +146,14 @@ class Reach:
         return self.verdict is Served.HIT
 
 
-def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
-    """For each program: whether it would hit; if not, why, with the differing fields and earlier builds."""
+_WARMED = (Verdict.NEVER_BUILT, Verdict.KEY_CHANGED, Verdict.EVICTED, Verdict.CORRUPT, Verdict.NOT_RECORDED)
+
+
+def answers(found: Sequence[Answer], now_ns: int, *, sources: bool = False) -> Iterator[Block]:
+    """For each program: whether it would hit; if not, why, with the differing fields and earlier builds.
+
+    With ``sources`` the programs were read from files, which ``warm`` takes as well.
+    """
     for one in found:
         yield one_line(named(one.program, one.target, one.variant), "bold")
         unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
@@ -176,6 +182,9 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
             )
         yield from _below(one)
         yield ""
+    lacking = sum(isinstance(one.found, Miss) and one.found.verdict in _WARMED for one in found)
+    if sources and lacking:
+        yield f"'gpucache warm' with the same arguments builds {format_count(lacking, 'missing program')}"
 
 
 def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Block]:

@@ -117,7 +117,9 @@ def _answer(opened: Opened, asked: Asked) -> None:
         for one, item in zip(why(items, backends(), stores, here.environment, folder), items, strict=True)
     ]
     hits = sum(one.hit for one in found)
-    given().answer("inspect", found, _counted(len(found), hits), answers(found, time.time_ns()))
+    given().answer(
+        "inspect", found, _counted(len(found), hits), answers(found, time.time_ns(), sources=bool(every))
+    )
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
 
 

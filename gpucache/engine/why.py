@@ -223,7 +223,9 @@ def _ask(system: System, request: BuildRequest, toolchain: Toolchain, caches: Se
     except GpucacheError as error:
         return Reply(system.name, ReplyState.UNKNOWN, str(error))
     if not reaches:
-        return Reply(system.name, ReplyState.MISSES, "nothing of it is on this machine")
+        return Reply(
+            system.name, ReplyState.MISSES, "nothing of it is on this machine; run the program to fill it"
+        )
     served = [reach for reach in reaches if isinstance(reach.verdict, Served)]
     best = (served or reaches)[0]
     state = ReplyState.ANSWERS if served else _STATES.get(str(best.verdict), ReplyState.MISSES)

@@ -108,3 +108,13 @@ def test_a_place_is_shortened_on_a_terminal_and_whole_in_a_pipe() -> None:
     grid.add("pyopencl", "/a/" + "b" * 100 + "/c")
     assert any("\N{HORIZONTAL ELLIPSIS}" in line and line.endswith("/c") for line in _lines(grid, 40))
     assert "b" * 100 in _lines(grid, PIPE_WIDTH)[-1]
+
+
+def test_a_long_cell_in_a_pipe_fills_up_no_other() -> None:
+    """Its own row is whole, and the others do not end far to the right."""
+    grid = Grid((Column("reason"), Column("age")))
+    grid.add("x" * 500, "now")
+    grid.add("short", "1 min")
+    head, rule, long, short = _lines(grid, PIPE_WIDTH)
+    assert long == "x" * 500 + "  now" and short.endswith("1 min")
+    assert max(map(len, (head, rule, short))) < 80
