@@ -11,7 +11,7 @@ from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat, LockedFormat, SummedFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.learning_places import AiterPlaces, GgmlOpenclPlaces, TorchKernelsPlaces
+from gpucache.caches.learning_places import AiterPlaces, GgmlOpenclPlaces, MlxPlaces, TorchKernelsPlaces
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import (
     AdaptiveCppPlaces,
@@ -317,10 +317,11 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
 class Pycuda(PycudaPlaces, BinaryFormat):
     """The modules of ``SourceModule`` and ``compile``, which nvcc made.
 
-    Source: PyCUDA 2026.1, ``pycuda/compiler.py``; no file written on a GPU was available. A name is an MD5 of
-    the source, preprocessed where it has includes, the options and nvcc's version. A file is written in place
-    and read unchecked, so one that a killed program left cut fails every start. Old versions kept it among
-    temporary files.
+    Source: PyCUDA 2026.1 (PyPI), ``pycuda/compiler.py``; no file written on a GPU was available. A name is an
+    MD5 of the source, preprocessed where it has includes, the options with the architecture, nvcc's version
+    and the bits of a pointer, without separators. A file is written in place and read unchecked, so one that
+    a killed program left cut fails every start. Nothing is ever removed. Old versions kept it among temporary
+    files, by the user's number.
     """
 
     layout = Layout([r"([0-9a-f]{32})\.(?:cubin|ptx|fatbin)"])
@@ -329,6 +330,36 @@ class Pycuda(PycudaPlaces, BinaryFormat):
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.FATBIN})
     consequence = "PyCUDA loads it as it is, so the program fails at every start"
+
+
+_OF_VERSIONS = (r"(\d[\w.+-]*)/ptx/", "")
+
+
+class Mlx(MlxPlaces, BinaryFormat):
+    """The modules that MLX's backend for CUDA compiled.
+
+    Source: MLX of 2025, ``mlx/backend/cuda/jit_module.cpp``, and texts of the library of mlx-cuda 0.32
+    (PyPI); no file written on a GPU was available. Without the variable each version of MLX has a directory
+    among temporary files. ``MODULE.ptx`` is a cubin, or PTX where NVRTC does not know the GPU; ``.txt`` has
+    the names of its kernels, ``.cu`` the source, which MLX never reads. They are written in place and read
+    unchecked, and found by the module's name alone.
+    """
+
+    layout = Layout(
+        [rf"{below}([\w.-]+)\.ptx" for below in _OF_VERSIONS],
+        own=[rf"{below}[\w.-]+\.(?:txt|cu)" for below in _OF_VERSIONS],
+        signs=[rf"{_OF_VERSIONS[0]}[\w.-]+\.ptx"],
+        key=hashed,
+    )
+    opaque = "a module is found by its name alone, on any GPU; remove the cache after a change of GPU"
+    served = "MLX would load it, also if it is for another GPU or of another source"
+    key_digits = 40
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX})
+    consequence = "MLX loads it as it is, so the program fails at every start"
+    moving = Moving("a module is found by its name alone, so other GPUs would get the wrong code")
+
+    def look(self, item: Files) -> CacheEntry:
+        return super().look(item)._replace(program=item.names[0].removesuffix(".ptx"))
 
 
 class Aiter(AiterPlaces, BinaryFormat):

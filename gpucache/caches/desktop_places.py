@@ -2,18 +2,35 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
-from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Var, cached
+from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Var, cached, matching, on
 
-_LOOKED_AT = 1000
-"""The number of directories that are examined for programs built on Chromium."""
 _SHOWING = ("GPUCache", "Default/GPUCache", "DawnCache", "ShaderCache", "GPUPersistentCache")
-_CHROME = "AppData/Local/Google/Chrome/User Data" if WINDOWS else ".config/google-chrome"
+_CHROME = on(
+    (Home(".config/google-chrome", expanded=True),),
+    macos=(Home("Library/Application Support/Google/Chrome", expanded=True),),
+    windows=(Var("LOCALAPPDATA", "Google/Chrome/User Data"),),
+)
+_PROFILES = on(
+    tuple(
+        Home(below)
+        for below in (
+            ".config/*",
+            ".config/BraveSoftware/*",
+            ".var/app/*/config/*",
+            ".var/app/*/config/BraveSoftware/*",
+            "snap/*/current/.config/*",
+            "snap/*/current/.config/BraveSoftware/*",
+            "snap/*/common/*",
+        )
+    ),
+    macos=(Home("Library/Application Support/*"), Home("Library/Application Support/*/*")),
+    windows=(Var("LOCALAPPDATA", "*/*/User Data"), Var("APPDATA", "*")),
+)
+"""The directories of profiles of programs that are built on Chromium, of Flatpak's and of snap's as well."""
 _MESA_FOLDER = "mesa_shader_cache"
 _MESA_FORMS = ("", "_db", "_sf")
 _MESA_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
@@ -175,18 +192,9 @@ class ChromiumPlaces(Places):
     owner = "Chromium"
     unseen = "a changed byte in a shader"
     place = Place(
-        (Home(_CHROME, expanded=True),),
+        _CHROME,
         remedy="start the program with --user-data-dir",
-        also=(
-            Var("CHROME_USER_DATA_DIR"),
-            Home("snap/chromium/common/chromium"),
-            Home(".var/app/com.google.Chrome/config/google-chrome"),
-            Home(".var/app/org.chromium.Chromium/config/chromium"),
-            Home(".config/BraveSoftware/Brave-Browser"),
-            Home("snap/brave/current/.config/BraveSoftware/Brave-Browser"),
-            Home(".var/app/com.brave.Browser/config/BraveSoftware/Brave-Browser"),
-            Home(".var/app/com.microsoft.Edge/config/microsoft-edge"),
-        ),
+        also=(Var("CHROME_USER_DATA_DIR"),),
         lacking=(
             "Chromium keeps its caches in its profile, which --user-data-dir moves; so do other browsers and "
             "Electron programs, each in a folder next to Chrome's"
@@ -195,21 +203,17 @@ class ChromiumPlaces(Places):
 
     @classmethod
     def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """Chrome's profile, and every other directory of profiles that has shaders."""
         told = list(super().found(environ))
         yield from told
-        seen = {location.root for location in told}
-        beside = Path(told[0].root).parent if told and not WINDOWS else None
-        for folder in _folders(beside) if beside else ():
-            if str(folder) not in seen and any(places.is_folder(folder / one) for one in _SHOWING):
-                found = tuple(cls.at_place(folder))
-                yield Location(cls.name, str(folder), "default", enabled=True, problems=found)
-
-
-def _folders(above: Path) -> list[Path]:
-    """The first entries of a directory; none if it cannot be read."""
-    with suppress(OSError, ValueError):
-        return sorted(islice(above.iterdir(), _LOOKED_AT))
-    return []
+        seen = {Path(location.root) for location in told}
+        for way in _PROFILES:
+            pattern, decided_by = way.find(environ) or (Path(), "")
+            for folder in matching(pattern) if decided_by else ():
+                if folder not in seen and any(places.is_folder(folder / one) for one in _SHOWING):
+                    seen.add(folder)
+                    found = tuple(cls.at_place(folder))
+                    yield Location(cls.name, str(folder), decided_by, enabled=True, problems=found)
 
 
 class SteamPlaces(Places):
@@ -235,3 +239,82 @@ class SteamPlaces(Places):
         lacking="Steam keeps shaders in each of its libraries, which no variable moves",
     )
     signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)
+
+
+_FIREFOX = ".mozilla/firefox/*/shader-cache"
+
+
+class FirefoxPlaces(Places):
+    """The programs of WebRender in each profile.
+
+    Source: Firefox, ``gfx/webrender_bindings/src/program_cache.rs``; no file written by it was available. A
+    file is named by the digest of a shader's source: a magic number with a version, an FxHash of the rest,
+    and the driver's binary. ``startup_shaders`` lists those that every start loads, for 400 ms at most. A
+    broken file is left out and never replaced.
+    """
+
+    name = "firefox"
+    title = "shader caches of Firefox and Thunderbird"
+    owner = "Firefox"
+    place = Place(
+        (),
+        nowhere="Firefox keeps shaders in each of its profiles, and none was found; name that directory",
+        remedy="start it with --profile",
+        also=on(
+            (
+                Home(_FIREFOX),
+                Home(".config/mozilla/firefox/*/shader-cache"),
+                Home(".thunderbird/*/shader-cache"),
+                Home(f"snap/firefox/common/{_FIREFOX}"),
+                Home(f".var/app/org.mozilla.firefox/{_FIREFOX}"),
+            ),
+            macos=(Home("Library/Application Support/Firefox/Profiles/*/shader-cache"),),
+            windows=(Var("APPDATA", "Mozilla/Firefox/Profiles/*/shader-cache"),),
+        ),
+        lacking="Firefox keeps shaders in its profile, which --profile moves",
+    )
+    signs = ("startup_shaders",)
+
+
+class MpvPlaces(Places):
+    """The shaders of mpv's two renderers.
+
+    Source: mpv, ``video/out/gpu/shader_cache.c``; no file written by it was available. A file is named by the
+    SHA-256 of a shader, or ``shader_`` and a hash of libplacebo's, and is written in place. A driver that
+    refuses a binary has mpv compile the shader again.
+    """
+
+    name = "mpv"
+    title = "mpv shader cache"
+    owner = "mpv"
+    place = Place(
+        cached("mpv"),
+        remedy="set --gpu-shader-cache-dir",
+        also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
+    )
+    signs = ("[0-9A-F]{64}", "shader_[0-9a-f]{16}")
+    rewritten = "(?!shader_[0-9a-f]{16}$|[0-9A-F]{64}$).*"
+
+
+class QtPlaces(Places):
+    """The programs of Qt Quick and of QOpenGLShaderProgram, which all programs of a user share.
+
+    Source: Qt, ``src/gui/opengl/qopenglprogrambinarycache.cpp``; no file written by it was available. A file
+    has Qt's version, the driver's names and its binary, and is removed and written again where one differs.
+    """
+
+    name = "qt"
+    title = "Qt shader cache"
+    owner = "Qt"
+    place = Place(
+        (),
+        nowhere="no program of this user has made qtshadercache; name that directory",
+        remedy="set XDG_CACHE_HOME",
+        also=on(
+            cached("qtshadercache*"),
+            macos=(Home("Library/Caches/qtshadercache*"),),
+            windows=(Var("LOCALAPPDATA", "cache/qtshadercache*"),),
+        ),
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as Qt has no separate variable",
+    )
+    signs = ("[0-9a-f]{40}",)

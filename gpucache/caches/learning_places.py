@@ -6,7 +6,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Temporary, Var, cached
+from gpucache.caches.places import (
+    ANY_BINARY,
+    WINDOWS,
+    Home,
+    Place,
+    Places,
+    Temporary,
+    Var,
+    cached,
+    on,
+    user_cached,
+)
+
+
+class _File(Var):
+    """A variable that names a file: the cache is its directory."""
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        found = super().find(environ)
+        return found and (found[0].parent, found[1])
 
 
 class InductorPlaces(Places):
@@ -32,7 +51,7 @@ class TorchExtensionsPlaces(Places):
     owner = "PyTorch"
     unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
-        (Var("TORCH_EXTENSIONS_DIR"), *cached("torch_extensions", expanded=True)),
+        (Var("TORCH_EXTENSIONS_DIR"), *user_cached("torch_extensions")),
         runs=True,
     )
 
@@ -201,12 +220,6 @@ class AiterPlaces(Places):
     )
 
 
-class _File(Var):
-    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        found = super().find(environ)
-        return found and (found[0].parent, found[1])
-
-
 _ON_MACOS = sys.platform == "darwin"
 _TINYGRAD = Home("Library/Caches/tinygrad", expanded=True)
 
@@ -335,6 +348,7 @@ class FlashInferPlaces(Places):
         (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
         runs=True,
         opt_in=False,
+        lacking="results of its autotuner are in the file that a program names with autotune(cache=...)",
     )
     tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
 
@@ -362,7 +376,7 @@ class MiopenPlaces(Places):
     title = "MIOpen kernel cache"
     owner = "MIOpen"
     place = Place(
-        (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
+        (Var("MIOPEN_CUSTOM_CACHE_DIR"), *on((Home(".cache/miopen"),), windows=(Home(".miopen/cache"),))),
         also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
         off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
     )
@@ -378,7 +392,14 @@ class GgmlOpenclPlaces(Places):
     owner = "llama.cpp"
     unseen = ANY_BINARY
     place = Place(
-        (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
+        (
+            Var(_GGML_OPENCL_VARIABLE),
+            *on(
+                (Temporary("llama.cpp/cl-cache", user=False),),
+                macos=(Home("Library/Caches/llama.cpp/cl-cache"),),
+                windows=(Var("LOCALAPPDATA", "llama.cpp/cl-cache"),),
+            ),
+        ),
         off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
     )
     tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
@@ -395,3 +416,186 @@ class GgmlOpenclPlaces(Places):
         for location in super().found(asked):
             problems = (off, *location.problems) if off else location.problems
             yield location._replace(enabled=location.enabled and not off, problems=problems)
+
+
+class UnslothPlaces(Places):
+    name = "unsloth"
+    title = "Unsloth mega-cache"
+    owner = "Unsloth"
+    unseen = "the bundle of another program that was put there with its manifest"
+    place = Place(
+        (Var("UNSLOTH_MEGA_CACHE_DIR"), Home(".cache/unsloth/mega_cache", expanded=True)),
+        off={"UNSLOTH_MEGA_CACHE": ("0", "false", "off", "no")},
+        runs=True,
+    )
+
+
+class B12xPlaces(Places):
+    name = "b12x"
+    title = "B12X kernel cache"
+    owner = "B12X"
+    unseen = "the object of another kernel that was put there with its manifest"
+    place = Place((Var("B12X_COMPILE_CACHE_DIR"), *cached("b12x/compile", expanded=True)), runs=True)
+
+
+class MlxPlaces(Places):
+    name = "mlx"
+    title = "MLX kernel cache for CUDA"
+    owner = "MLX"
+    unseen = "the kernels of another GPU, compiler or source, as the module's name alone is the key"
+    place = Place((Var("MLX_PTX_CACHE_DIR"), Temporary("mlx", user=False)))
+
+
+class HidetPlaces(Places):
+    """The operators and graphs that Hidet compiled.
+
+    Source: hidet 0.6.1 (PyPI), ``hidet/option.py`` and ``hidet/drivers/build_task.py``. ``ops/`` has a
+    directory for each configuration, task and hash, with ``lib.so`` and the version that wrote it, which
+    Hidet compares. Below a checkout of Hidet it is ``.hidet_cache`` there.
+    """
+
+    name = "hidet"
+    title = "Hidet operator cache"
+    owner = "Hidet"
+    place = Place(
+        (Home(".cache/hidet", expanded=True),),
+        remedy="name another directory with hidet.option.cache_dir",
+        runs=True,
+        lacking="no variable but HOME moves it; a program names a place with hidet.option.cache_dir",
+    )
+    signs = (r"ops/\w+/\w+/[0-9a-f]{16,64}", "graphs/[0-9a-f]{16,64}")
+
+
+class ModularPlaces(Places):
+    """What Mojo and MAX compiled.
+
+    Source: files of mojo 1.2 (PyPI) on a CPU, under each of the variables. Below ``.mojo_cache`` and
+    ``.max_cache`` a directory for each version has files that are named by a hash, as are directories of
+    kinds; those of other versions are removed by the next one that starts.
+    """
+
+    name = "modular"
+    title = "Mojo and MAX compile cache"
+    owner = "Mojo"
+    place = Place(
+        (
+            Var("MODULAR_CACHE_DIR"),
+            Var("MODULAR_DERIVED_PATH", "cache"),
+            Var("MODULAR_HOME", "cache"),
+            *cached("modular"),
+        ),
+        runs=True,
+    )
+    signs = (r"\.(?:mojo|max)_cache",)
+    rewritten = r"(?!\.(?:mojo|max)_cache/).*"
+
+
+class CudfPlaces(Places):
+    """The kernels that cuDF compiled at run time, with its librtcx.
+
+    Source: libcudf 26.10 (PyPI), the places in its library, and NVIDIA's page on its Spark plugin; no file
+    written on a GPU was available. A file is named by a SHA-256 of the code, the versions of CUDA and the
+    driver, the GPU and the path of cuDF's own sources. Old ones are never removed.
+    """
+
+    name = "cudf"
+    title = "cuDF kernel cache"
+    owner = "cuDF"
+    place = Place(
+        (
+            Var("LIBCUDF_KERNEL_CACHE_PATH"),
+            *cached("libcudf"),
+            Temporary("libcudf", user=False),
+        ),
+        off={"LIBCUDF_KERNEL_CACHE_DISABLED": ("1", "on", "true", "yes")},
+    )
+    signs = ("rtcx_cache",)
+
+
+class HubKernelsPlaces(Places):
+    """Compiled kernels from the hub of Hugging Face: downloads, in the directory of all of its downloads.
+
+    Source: kernels 0.17 (PyPI), ``kernels/hf_hub.py`` and ``kernels/resolver.py``. A directory for each
+    repository has its files by digest in ``blobs/``, and a directory for each version with links to them.
+    """
+
+    name = "hub-kernels"
+    title = "kernels from Hugging Face's hub"
+    owner = "the package kernels"
+    place = Place(
+        (
+            Var("KERNELS_CACHE"),
+            Var("HF_HUB_CACHE"),
+            Var("HF_HOME", "hub"),
+            *cached("huggingface/hub", expanded=True),
+        ),
+        runs=True,
+    )
+    signs = (r"kernels--[\w.-]+",)
+    rewritten = r"(?!kernels--[\w.-]+/blobs/).*"
+
+
+class TtMetalPlaces(Places):
+    """The programs of Tenstorrent's cores.
+
+    Source: tt-metal of 2025, ``tt_metal/jit_build/build.cpp``; no file written by it was available. A
+    directory for each build of tt-metal and device has ``firmware`` and ``kernels``; a start of another build
+    removes those of all others.
+    """
+
+    name = "tt-metal"
+    title = "TT-Metal kernel cache"
+    owner = "TT-Metal"
+    place = Place(
+        (
+            Var("TT_METAL_CACHE", "tt-metal-cache"),
+            Home(".cache/tt-metal-cache"),
+            Temporary("tt-metal-cache", user=False, folder="/tmp"),
+        )
+    )
+    signs = (r"\d+/(?:firmware|kernels)", r"[0-9a-f]{7,40}/\d+/(?:firmware|kernels)")
+
+
+class NeuronPlaces(Places):
+    """What AWS's compiler made for Trainium and Inferentia.
+
+    Source: AWS's documentation and published listings; no file written by it was available. A directory for
+    each version of the compiler has ``MODULE_HASH+FLAGS/model.neff``; ``model.done`` shows that it is whole.
+    """
+
+    name = "neuron"
+    title = "AWS Neuron compile cache"
+    owner = "AWS Neuron"
+    place = Place(
+        (Var("NEURON_COMPILE_CACHE_URL"), Temporary("neuron-compile-cache", user=False, folder="/var/tmp")),
+        lacking="--cache_dir in NEURON_CC_FLAGS comes before NEURON_COMPILE_CACHE_URL",
+    )
+    signs = (r"neuronxcc-[\w.+-]+/MODULE_\w+\+?\w*",)
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The directory, unless it is in a cloud's store (``s3://``)."""
+        at = environ.get("NEURON_COMPILE_CACHE_URL", "")
+        return iter(()) if "://" in at else super().found(environ)
+
+
+class TunableOpPlaces(Places):
+    """The fastest implementation of each matrix product that PyTorch measured: no code, but slow to make.
+
+    Source: PyTorch, ``aten/src/ATen/cuda/tunable/README.md``. ``tunableop_results0.csv`` and so on, one for
+    each GPU, begin with the versions of the libraries, and are not used with others.
+    """
+
+    name = "tunableop"
+    title = "PyTorch TunableOp results"
+    owner = "PyTorch"
+    place = Place(
+        (_File("PYTORCH_TUNABLEOP_FILENAME"),),
+        nowhere="PyTorch writes it into the current directory until PYTORCH_TUNABLEOP_FILENAME names a file",
+        remedy="set PYTORCH_TUNABLEOP_FILENAME to a file elsewhere",
+        off={"PYTORCH_TUNABLEOP_ENABLED": ("0",)},
+        turn_on=(("PYTORCH_TUNABLEOP_ENABLED", "1"),),
+        leaf="tunableop/tunableop_results.csv",
+    )
+    signs = (r"tunableop_results\d*\.csv",)
+    rewritten = r"(?!tunableop_\w+\.csv$).*"

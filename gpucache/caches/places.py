@@ -12,7 +12,9 @@ import stat
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
+_MATCHED = 1000
 WINDOWS = os.name == "nt"
 XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
@@ -137,6 +140,9 @@ class Temporary(NamedTuple):
         return None if user is None else (Path(folder, self.prefix + user, self.inside), named or "default")
 
 
+Way = Var | Home | Temporary
+
+
 def cached(below: str, *, expanded: bool = False, recorded: bool = False) -> tuple[Var, Home]:
     """A place below the user's directory of caches, as the XDG Base Directory Specification has it."""
     return Var(XDG, below), Home(f".cache/{below}", expanded, recorded)
@@ -158,18 +164,30 @@ def user_cached(
     return cached(place, expanded=True)
 
 
+def on(
+    linux: tuple[Way, ...],
+    *,
+    macos: tuple[Way, ...] = (),
+    windows: tuple[Way, ...] = (),
+    system: str = sys.platform,
+) -> tuple[Way, ...]:
+    """The places of this operating system: those of Linux where the owner has no others."""
+    return {"darwin": macos, "win32": windows}.get(system) or linux
+
+
 class Place(NamedTuple):
     """The places of a cache in an environment, and the variables that change them: facts alone."""
 
-    ways: tuple[Var | Home | Temporary, ...]
+    ways: tuple[Way, ...]
     """In the owner's order; the first with a place decides."""
     remedy: str = ""
     """The way to move the cache, as a clause, if it is another than setting its variable."""
     nowhere: str = ""
     """Why an environment can lack a place, and the remedy, if it is not that there is no home directory or no
     name of the user; a clause."""
-    also: tuple[Var | Home | Temporary, ...] = ()
-    """The places where programs built on the owner put it: each existing one is a cache besides the first."""
+    also: tuple[Way, ...] = ()
+    """The places where programs built on the owner put it, which may be patterns: each existing one is a
+    cache besides the first."""
     off: Mapping[str, Collection[str]] = _NOTHING
     """By variable the values, in lower case, that turn the cache off; empty if any value does."""
     along: tuple[tuple[str, str], ...] = ()
@@ -206,10 +224,11 @@ class Place(NamedTuple):
     def beside(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         """Every other existing place, and the reason for it."""
         seen = {absolute(found[0]) for found in (self.find(environ),) if found is not None}
-        for named, decided_by in filter(None, (way.find(environ) for way in self.also)):
-            if absolute(named) not in seen and is_folder(named):
-                seen.add(absolute(named))
-                yield named, decided_by
+        for pattern, decided_by in filter(None, (way.find(environ) for way in self.also)):
+            for named in matching(pattern):
+                if absolute(named) not in seen and is_folder(named):
+                    seen.add(absolute(named))
+                    yield named, decided_by
 
     def why_off(self, environ: Mapping[str, str]) -> str:
         """Why programs use no cache, as a sentence; empty if they use it."""
@@ -504,6 +523,17 @@ def _room(root: Path, move: str) -> Iterator[str]:
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LITTLE_BYTES:
         yield f"only {format_size(free)} are free on its file system or quota; make room, or {move}"
+
+
+def matching(pattern: Path) -> list[Path]:
+    """The paths that fit one, in whose parts ``*`` stands for any text; not more than a limit. Raises
+    nothing."""
+    if "*" not in str(pattern):
+        return [pattern]
+    with suppress(OSError, ValueError, RuntimeError):
+        top = next(above for above in pattern.parents if "*" not in str(above))
+        return sorted(islice(top.glob(str(pattern.relative_to(top))), _MATCHED))
+    return []
 
 
 def is_folder(path: Path) -> bool:

@@ -31,7 +31,9 @@ SYSTEMS = (
     "onnxruntime-trt", "vllm", "tilelang", "flashinfer", "deep-gemm", "numba", "warp", "taichi", "hashcat",
     "darktable", "opencv", "ggml-opencl", "arrayfire", "cycles", "clesperanto", "openvino", "pytools",
     "dxvk", "vulkan", "adaptivecpp", "chromium", "steam", "tinygrad",
-    "cutile", "pycuda", "aiter", "quack", "drjit", "flydsl", "tilus", "pyfr", "keops",
+    "cutile", "pycuda", "aiter", "quack", "drjit", "flydsl", "tilus", "pyfr", "keops", "gstaichi",
+    "quadrants", "unsloth", "b12x", "mlx", "hidet", "modular", "cudf", "hub-kernels", "tt-metal", "neuron",
+    "tunableop", "firefox", "mpv", "qt",
 )  # fmt: skip
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
@@ -47,11 +49,14 @@ _MODULES = {
             "torch-kernels",
             "arrayfire",
             "pycuda",
+            "mlx",
             "aiter",
         ),
         "binaries",
     ),
     "quack": "flash_attention",
+    **dict.fromkeys(("gstaichi", "quadrants"), "taichi"),
+    **dict.fromkeys(("unsloth", "b12x"), "manifests"),
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
     **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
 }

@@ -25,6 +25,7 @@ from gpucache.caches.places import (
     cached,
     mount_of,
     mounts,
+    on,
     user_cached,
 )
 from gpucache.caches.pocl import locations as _pocl  # noqa: F401
@@ -139,7 +140,10 @@ class IntelNeoPlaces(Places):
     driver = True
     unseen = ANY_BINARY
     place = Place(
-        (Var("NEO_CACHE_DIR"), *cached("neo_compiler_cache")),
+        (
+            Var("NEO_CACHE_DIR"),
+            *on(cached("neo_compiler_cache"), windows=(Var("LOCALAPPDATA", "NEO/neo_compiler_cache"),)),
+        ),
         remedy="set NEO_CACHE_DIR to an existing directory",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
         limit=("NEO_CACHE_MAX_SIZE", 1 << 30),
@@ -188,7 +192,7 @@ class AmdComgrPlaces(Places):
     driver = True
     unseen = ANY_BINARY
     place = Place(
-        (Var("AMD_COMGR_CACHE_DIR"), *cached("comgr")),
+        (Var("AMD_COMGR_CACHE_DIR"), *on(cached("comgr"), windows=(Var("LOCALAPPDATA", "cache/comgr"),))),
         off={"AMD_COMGR_CACHE": ("0",)},
     )
 
@@ -257,10 +261,42 @@ class TaichiPlaces(Places):
     owner = "Taichi"
     unseen = "a kernel of the same size in the place of another"
     place = Place(
-        (Var("TI_OFFLINE_CACHE_FILE_PATH"), *cached("taichi/ticache")),
+        (
+            Var("TI_OFFLINE_CACHE_FILE_PATH"),
+            *on(
+                cached("taichi/ticache"),
+                windows=(Temporary("taichi_cache/ticache", user=False, folder="C:/"),),
+            ),
+        ),
         off={"TI_OFFLINE_CACHE": ("0",)},
         limit=("", 100 << 20),  # unless its program sets another size
         opt_in=False,
+    )
+
+
+_MANAGER = "kernel_compilation_manager"
+
+
+class GstaichiPlaces(Places):
+    name = "gstaichi"
+    title = "GsTaichi offline cache"
+    owner = "GsTaichi"
+    unseen = "a kernel of the same size in the place of another"
+    place = Place(
+        (Var("TI_OFFLINE_CACHE_FILE_PATH", _MANAGER), *cached(f"gstaichi/ticache/{_MANAGER}")),
+        off={"TI_OFFLINE_CACHE": ("0",)},
+        leaf="taichi",  # as the variable is that of Taichi
+    )
+
+
+class QuadrantsPlaces(Places):
+    name = "quadrants"
+    title = "Quadrants offline cache"
+    owner = "Quadrants"
+    unseen = "a kernel of the same size in the place of another"
+    place = Place(
+        (Var("QD_OFFLINE_CACHE_FILE_PATH", _MANAGER), *cached(f"quadrants/qdcache/{_MANAGER}")),
+        off={"QD_OFFLINE_CACHE": ("0",)},
     )
 
 
@@ -374,7 +410,11 @@ class PycudaPlaces(Places):
     title = "PyCUDA compiler cache"
     owner = "PyCUDA"
     unseen = ANY_BINARY
-    place = Place((Var("PYCUDA_CACHE_DIR"), *user_cached("pycuda", below="compiler-cache-v1")))
+    place = Place(
+        (Var("PYCUDA_CACHE_DIR"), *user_cached("pycuda", below="compiler-cache-v1")),
+        off={"PYCUDA_DISABLE_CACHE": ()},
+        also=(Temporary("pycuda-compiler-cache-v1-uid*", user=False),),
+    )
 
 
 class DrjitPlaces(Places):
@@ -430,23 +470,10 @@ class KeopsPlaces(Places):
     place = Place(
         (Var("KEOPS_CACHE_FOLDER"),),
         nowhere="KeOps keeps it in ~/.cache/keopsVERSION until KEOPS_CACHE_FOLDER names a directory; set it",
+        also=(Home(".cache/keops[0-9]*", expanded=True),),
         runs=True,
     )
     signs = (r"\w+_.+_p\d+\.\d+\.\d+.*",)
-
-    @classmethod
-    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The directory that the variable names, or else one for each version that was used."""
-        yield from super().found(environ)
-        base = Home(".cache", expanded=True).find(environ)
-        if base is None or environ.get("KEOPS_CACHE_FOLDER"):
-            return
-        roots: list[Path] = []
-        with suppress(OSError):
-            roots = sorted(Path(base[0]).glob("keops[0-9]*"))
-        for root in roots:
-            told = tuple(cls.at_place(root))
-            yield Location(cls.name, str(root), base[1], enabled=True, problems=told)
 
 
 PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
@@ -33,12 +33,11 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.systems import TaichiPlaces
+from gpucache.caches.systems import GstaichiPlaces, QuadrantsPlaces, TaichiPlaces
 from gpucache.errors import FormatError
 from gpucache.units import format_age
 
-_MAGIC, _HEAD, _DIGITS = b"TIC\0", struct.Struct("<4sIQQ"), 64
-_INDEX, _LOCK, _NEW = "ticache.tcb", "ticache.lock", "ticache.tcb.new"
+_HEAD, _DIGITS = struct.Struct("<4sIQQ"), 64
 _ROWS, _ROW_END, _LENGTH = struct.Struct("<Q3HQQ"), struct.Struct("<Qqq"), struct.Struct("<Q")
 _SCANNED_BYTES, _INDEX_BYTES = 64 << 10, 64 << 20
 _MOST_BYTES = 1 << 30
@@ -46,8 +45,6 @@ _ARCHITECTURES = (
     "x64", "arm64", "js", "cuda", "metal", "opengl", "dx11", "dx12", "opencl", "amdgpu", "vulkan", "gles",
 )  # fmt: skip
 _TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
-_OTHER_VERSION = f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'"
-_FOR_EVER = "Taichi compiles it at every start and never writes it anew, as its index has it"
 
 
 class Row(NamedTuple):
@@ -115,14 +112,20 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 class Taichi(TaichiPlaces, FilesFormat):
     """The kernels that ``ti.kernel`` stores for every architecture."""
 
-    layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
+    layout = Layout(
+        [rf"T([0-9a-f]{{{_DIGITS}}})\.tic"],
+        own=[r"ticache\.(?:tcb|lock)", "kernel_compilation_manager/", "python_side_cache/"],
+    )
+    magic: ClassVar[bytes] = b"TIC\0"
+    ending: ClassVar[str] = "tic"
+    lock_file: ClassVar[str] = "ticache.lock"
     wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
     opaque = "its entries do not record the inputs of their keys, so only key=HEX can be queried"
     checksums = True
     shows = "a Taichi kernel"
     together = 500
     distribution = "taichi"
-    index = _INDEX
+    index = "ticache.tcb"
     target_is = "Taichi's backend"
     moving = Moving(tells="names of kernels")
 
@@ -130,7 +133,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         start = item.part(item.names[0], 0, _SCANNED_BYTES)
         index = self._index
         row = index.rows.get(_name(item)) if index else None
-        wrong = None if start.startswith(_MAGIC) and len(start) >= _HEAD.size else _damage(start)
+        wrong = None if start.startswith(self.magic) and len(start) >= _HEAD.size else self._damage(start)
         _, architecture, *_ = (0, -1) if wrong else _HEAD.unpack_from(start)
         kernel = None if wrong else _TASK.search(start)
         return self.entry(item)._replace(
@@ -141,21 +144,21 @@ class Taichi(TaichiPlaces, FilesFormat):
             created_ns=row.made_s * SECOND_NS if row else item.written_ns,
             last_used_ns=row.used_s * SECOND_NS if row else item.written_ns,
             shows=wrong is None or not start,
-            toolchain=(("Taichi", ".".join(map(str, index.version))),) if index else (),
+            toolchain=((self.owner, ".".join(map(str, index.version))),) if index else (),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         data = item.read(item.names[0], _MOST_BYTES)
         row = self._index.rows.get(_name(item)) if self._index else None
-        if problem := _damage(data):
+        if problem := self._damage(data):
             yield problem
         elif self._index is not None and row is None:
-            detail = "the index has no row for it, so Taichi ignores it, and writes it anew"
+            detail = f"the index has no row for it, so {self.owner} ignores it, and writes it anew"
             yield Problem(FindingKind.ORPHAN, detail)
         elif row is not None and row.size_bytes != (size := _end(data) + _DIGITS):
             detail = (
                 f"it has {size} bytes where the index has {row.size_bytes}, so it is of another kernel; "
-                "Taichi runs it, and programs get its results"
+                f"{self.owner} runs it, and programs get its results"
             )
             yield Problem(FindingKind.MISLABELLED, detail)
 
@@ -170,7 +173,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         if row is None or self._index is None:
             raise FormatError("the index has no row for it")
         index = Index(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
-        return [*super().files_to_move(item), PortableFile(_INDEX, index.written(), 0o644)]
+        return [*super().files_to_move(item), PortableFile(self.index, index.written(), 0o644)]
 
     def holds(self, item: Files, names: Collection[str]) -> bool:
         """Whether the Taichi here reads the index: it ignores one of another version."""
@@ -179,7 +182,7 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     def merge(self, item: Files, entry: PortableEntry) -> None:
         """Nothing: one index has the entries of one version."""
-        raise UnjudgedError(_OTHER_VERSION)
+        raise UnjudgedError(self._other_version)
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """Its file, then its row in the index, below Taichi's lock."""
@@ -192,9 +195,11 @@ class Taichi(TaichiPlaces, FilesFormat):
             try:
                 index = self._read()
             except FormatError:
-                raise UnjudgedError(f"{_INDEX} cannot be parsed; run 'gpucache verify --repair'") from None
+                raise UnjudgedError(
+                    f"{self.index} cannot be parsed; run 'gpucache verify --repair'"
+                ) from None
             if index.rows and index.version != new.version:
-                raise UnjudgedError(_OTHER_VERSION)
+                raise UnjudgedError(self._other_version)
             done = move()
             if done:
                 self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)
@@ -215,35 +220,35 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     def whole(self) -> Iterator[Checked]:
         with suppress(FileNotFoundError):
-            age_ns = self.now_ns() - (self.root / _LOCK).lstat().st_mtime_ns
+            age_ns = self.now_ns() - (self.root / self.lock_file).lstat().st_mtime_ns
             if age_ns > HOUR_NS:
-                detail = f"it is {format_age(age_ns)} old; while it exists Taichi does not read or keep"
-                yield self.told(self.root / _LOCK, Problem(FindingKind.LOCKED, detail))
+                detail = f"it is {format_age(age_ns)} old; while it exists {self.owner} does not read or keep"
+                yield self.told(self.root / self.lock_file, Problem(FindingKind.LOCKED, detail))
         try:
             index = self._read()
         except FormatError as error:
-            if (self.root / _INDEX).is_dir():  # reported with all other files that are not entries
+            if (self.root / self.index).is_dir():  # reported with all other files that are not entries
                 return
-            detail = f"it cannot be parsed ({error}), so Taichi takes the cache for an empty one"
-            yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
+            detail = f"it cannot be parsed ({error}), so {self.owner} takes the cache for an empty one"
+            yield self.told(self.root / self.index, Problem(FindingKind.CORRUPT, detail))
             return
         if gone := self._gone(index):
-            detail = f"it has {len(gone)} of {len(index.rows)} rows without a file; {_FOR_EVER}"
-            yield self.told(self.root / _INDEX, Problem(FindingKind.TRUNCATED, detail))
+            detail = f"it has {len(gone)} of {len(index.rows)} rows without a file; {self._for_ever}"
+            yield self.told(self.root / self.index, Problem(FindingKind.TRUNCATED, detail))
 
     def clear(self, checked: Checked) -> Checked:
         with suppress(OSError, HeldError):
-            if checked.entry == str(self.root / _LOCK):
+            if checked.entry == str(self.root / self.lock_file):
                 with open_folder(self.root) as folder:
-                    if self.now_ns() - folder.lstat(_LOCK).st_mtime_ns > HOUR_NS:
-                        folder.unlink(_LOCK)
+                    if self.now_ns() - folder.lstat(self.lock_file).st_mtime_ns > HOUR_NS:
+                        folder.unlink(self.lock_file)
                         return checked.fixed()
-            if checked.entry == str(self.root / _INDEX):
+            if checked.entry == str(self.root / self.index):
                 with self._locked():
                     try:
                         self._drop(self._gone(self._read()))
                     except FormatError:
-                        (self.root / _INDEX).unlink()
+                        (self.root / self.index).unlink()
                 return checked.fixed()
         return super().clear(checked)
 
@@ -257,18 +262,18 @@ class Taichi(TaichiPlaces, FilesFormat):
     def _read(self) -> Index:
         try:
             with open_folder(self.root) as folder:
-                return Index.read(read(folder, _INDEX, _INDEX_BYTES))
+                return Index.read(read(folder, self.index, _INDEX_BYTES))
         except FileNotFoundError:
             return Index((), {})
 
     def _gone(self, index: Index) -> set[str]:
-        return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.tic")}
+        return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.{self.ending}")}
 
     def _drop(self, names: set[str]) -> None:
         try:
             with open_folder(self.root) as folder:
-                index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
-                mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
+                index = Index.read(read(folder, self.index, _INDEX_BYTES))
+                mode = stat.S_IMODE(folder.lstat(self.index).st_mode)
         except (FormatError, FileNotFoundError):
             return
         if names.isdisjoint(index.rows):
@@ -279,17 +284,54 @@ class Taichi(TaichiPlaces, FilesFormat):
     def _write(self, index: Index, mode: int) -> None:
         with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
-                folder.unlink(_NEW)
-            folder.publish(_NEW, folder, _INDEX, index.written(), mode)
+                folder.unlink(f"{self.index}.new")
+            folder.publish(f"{self.index}.new", folder, self.index, index.written(), mode)
+
+    @property
+    def _for_ever(self) -> str:
+        return f"{self.owner} compiles it at every start and never writes it anew, as its index has it"
+
+    @property
+    def _other_version(self) -> str:
+        return f"{self.index} is of another version of {self.owner}; remove it with its kernels"
+
+    def _damage(self, data: bytes) -> Problem | None:
+        if not data:
+            return Problem(FindingKind.TRUNCATED, f"it is empty; {self._for_ever}")
+        if not data.startswith(self.magic) or len(data) < _HEAD.size:
+            return Problem(FindingKind.MISLABELLED, f"it is not a kernel of {self.owner}'s; {self._for_ever}")
+        end = _end(data)
+        if (missing := end + _DIGITS - len(data)) > 0:
+            return Problem(FindingKind.TRUNCATED, f"{missing} of its bytes are missing; {self._for_ever}")
+        if hashlib.sha256(data[_HEAD.size : end]).hexdigest().encode() != data[end : end + _DIGITS]:
+            return Problem(FindingKind.CORRUPT, f"its SHA-256 does not match its content; {self._for_ever}")
+        return None
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with open_folder(self.root) as folder, ExitStack() as stack:
             try:
-                stack.enter_context(held_by_name(folder, _LOCK, 0o644))
+                stack.enter_context(held_by_name(folder, self.lock_file, 0o644))
             except FileExistsError:
-                raise HeldError(f"{_LOCK} exists; try again once the program that made it ends") from None
+                raise HeldError(
+                    f"{self.lock_file} exists; try again once the program that made it ends"
+                ) from None
             yield
+
+
+class GsTaichi(GstaichiPlaces, Taichi):
+    """The kernels of the successor of Taichi that Genesis began; checked against files of 4.6."""
+
+    distribution = "gstaichi"
+
+
+class Quadrants(QuadrantsPlaces, Taichi):
+    """The kernels of its successor, with other names; checked against files of 1.3."""
+
+    layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.qdc"], own=[r"qdcache\.(?:qdb|lock)"])
+    magic, ending = b"QDC\0", "qdc"
+    index, lock_file = "qdcache.qdb", "qdcache.lock"
+    distribution = "quadrants"
 
 
 def _name(item: Files) -> str:
@@ -300,16 +342,3 @@ def _end(data: bytes) -> int:
     """The end of the code in a file; Taichi ignores bytes behind the digest that follows."""
     _, _, json_bytes, code_bytes = _HEAD.unpack_from(data)
     return _HEAD.size + int(json_bytes) + int(code_bytes)
-
-
-def _damage(data: bytes) -> Problem | None:
-    if not data:
-        return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
-    if not data.startswith(_MAGIC) or len(data) < _HEAD.size:
-        return Problem(FindingKind.MISLABELLED, f"it is not a Taichi kernel; {_FOR_EVER}")
-    end = _end(data)
-    if (missing := end + _DIGITS - len(data)) > 0:
-        return Problem(FindingKind.TRUNCATED, f"{missing} of its bytes are missing; {_FOR_EVER}")
-    if hashlib.sha256(data[_HEAD.size : end]).hexdigest().encode() != data[end : end + _DIGITS]:
-        return Problem(FindingKind.CORRUPT, f"its SHA-256 does not match its content; {_FOR_EVER}")
-    return None

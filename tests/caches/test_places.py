@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.places import Mount, distrust, problems
+from gpucache.caches import places
+from gpucache.caches.places import Home, Mount, Var, distrust, problems
+from gpucache.caches.registry import of_others
 
 _MOVE = "set X_CACHE_DIR"
 _ASK = """
@@ -104,3 +106,26 @@ def test_root_names_the_user_whose_files_it_trusts(tmp_path: Path, monkeypatch: 
     assert "belongs to uid 12345" in distrust(tmp_path.stat(), move=_MOVE)
     monkeypatch.setenv("GPUCACHE_OWNER_UID", "12345")
     assert not distrust(tmp_path.stat(), move=_MOVE)
+
+
+def test_each_operating_system_has_its_own_places() -> None:
+    """Where an owner has none for it, those of Linux count."""
+    linux, windows = (Home(".cache/x"),), (Var("LOCALAPPDATA", "x"),)
+    assert places.on(linux, windows=windows, system="win32") == windows
+    assert places.on(linux, windows=windows, system="darwin") == linux
+    assert places.on(linux, windows=windows, system="linux") == linux
+
+
+def test_programs_built_on_chromium_are_found_in_sandboxes(tmp_path: Path) -> None:
+    """Those of Flatpak and snap keep their profiles in their own directories."""
+    below = (
+        ".config/BraveSoftware/Brave-Browser",
+        ".var/app/com.slack.Slack/config/Slack",
+        ".var/app/com.brave.Browser/config/BraveSoftware/Brave-Browser",
+        "snap/code/current/.config/Code",
+    )
+    for one in below:
+        (tmp_path / one / "GPUCache").mkdir(parents=True)
+    (tmp_path / ".config/other").mkdir()
+    found = of_others("chromium").locations({"HOME": str(tmp_path)})
+    assert {one.root for one in found[1:]} == {str(tmp_path / one) for one in below}

@@ -49,6 +49,7 @@ from tests.caches.helion import build as helion
 from tests.caches.inductor import build as inductor
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
+from tests.caches.manifests import build as manifests
 from tests.caches.mesa import build as mesa
 from tests.caches.miopen import build as miopen
 from tests.caches.numba import build as numba
@@ -236,8 +237,8 @@ def _add_file(path: str, data: bytes, place: Path, number: int) -> None:
     lay(place / path.format(number), data)
 
 
-def _opaque(path: str) -> Example:
-    """Files with different contents at a path with a number in it."""
+def _opaque(path: str, sign: str = "") -> Example:
+    """Files with different contents at a path with a number in it, and an empty one with a known name."""
 
     def content(number: int) -> bytes:
         return PTX + b"// %d" % number
@@ -246,6 +247,8 @@ def _opaque(path: str) -> Example:
         file = place / path.format(number=number)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content(number))
+        if sign:
+            (place / sign).touch()
 
     return Example(add, content, alone=False, opaque=True)
 
@@ -315,5 +318,20 @@ EXAMPLES: Mapping[str, Example] = {
     "tilus": _opaque("programs/{number:012x}/program.txt"),
     "pyfr": _opaque("cuda/{number:064x}"),
     "keops": _opaque("Linux_host_6.1_p3.11.7/{number:010x}.so"),
+    "gstaichi": Example(taichi.put, lambda _: taichi.CODE),
+    "quadrants": Example(taichi.put_quadrants, lambda _: taichi.CODE),
+    "unsloth": Example(manifests.put_bundle, lambda number: manifests.content(number), alone=False),
+    "b12x": Example(manifests.put_object, lambda number: manifests.content(number), alone=False),
+    "mlx": Example(partial(_add_file, "0.32.4/ptx/module_{}.ptx", PTX), lambda _: PTX, alone=False),
+    "hidet": _opaque("ops/cuda_space_0/add/{number:064x}/lib.so"),
+    "modular": _opaque(".mojo_cache/mojo/transform/1.2/{number:044x}"),
+    "cudf": _opaque("rtcx_cache/{number:064x}"),
+    "hub-kernels": _opaque("kernels--kernels-community--activation/blobs/{number:064x}"),
+    "tt-metal": _opaque("{number}/kernels/reader/1/brisc/brisc.elf"),
+    "neuron": _opaque("neuronxcc-2.24.5133.0+58f8de22/MODULE_{number}+839ddec0/model.neff"),
+    "tunableop": _opaque("tunableop_results{number}.csv"),
+    "firefox": _opaque("{number:016x}", "startup_shaders"),
+    "mpv": _opaque("{number:064X}"),
+    "qt": _opaque("{number:040x}"),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

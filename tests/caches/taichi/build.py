@@ -40,3 +40,14 @@ def put(root: Path, number: int = 0, data: bytes | None = None) -> Path:
     for one in (path, root / "ticache.tcb"):
         one.chmod(0o600)
     return path
+
+
+def put_quadrants(root: Path, number: int = 0, data: bytes | None = None) -> Path:
+    """The same with the names of Quadrants; its file."""
+    path = put(root, number, (file_bytes() if data is None else data).replace(b"TIC", b"QDC", 1))
+    (root / "ticache.tcb").unlink()
+    path = path.rename(path.with_suffix(".qdc"))
+    index = root / "qdcache.qdb"
+    index.write_bytes(index_bytes(*sorted(one.name[1:-4] for one in root.glob("T*.qdc"))))
+    index.chmod(0o600)
+    return path
