@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Found
+from gpucache.store.root_file import members
 from tests.children import run_python, run_text
 from tests.pocl import need_pocl
 
@@ -457,10 +459,13 @@ def test_a_miss_that_cannot_be_noted_is_told(run: Run, root: Path) -> None:
     assert f"could not be noted for 'gpucache warm --misses': {root}" in told[0]
 
 
+@pytest.mark.parametrize("in_file", [False, True])
 def test_what_was_missed_is_built_after_the_programs_end(
-    settings: dict[str, str], root: Path, tmp_path: Path
+    settings: dict[str, str], root: Path, tmp_path: Path, in_file: bool
 ) -> None:
-    """With GPUCACHE_LEARN a separate process builds the misses; the program's end does not wait."""
+    """With GPUCACHE_LEARN a separate process builds the misses, for which the program's end does not wait."""
+    file = tmp_path / "app.cache"
+    settings |= {"GPUCACHE_FILE": str(file)} if in_file else {}
     python, ended = tmp_path / "python", tmp_path / "ended"
     os.mkfifo(ended)
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\necho "$@" > "{ended}"\n', encoding="ascii")
@@ -469,6 +474,8 @@ def test_what_was_missed_is_built_after_the_programs_end(
     script = "import sys; sys.executable = sys.argv.pop(1)\n" + _EARLY.replace("platforms._IMPL", "#")
     done = run_text([sys.executable, "-c", script, python, _SHOW], env={**settings, "GPUCACHE_LEARN": "1"})
     assert (done.returncode, json.loads(done.stdout)) == (0, [_SHOW, _SHOW]), done.stderr
-    assert f"--root {root} --quiet warm --misses" in ended.read_text(encoding="ascii")
-    assert len(list(root.rglob("*.gpc"))) == 1
-    assert not list(root.glob("v1/missed/*"))
+    assert f"--root {file if in_file else root} --quiet warm --misses" in ended.read_text(encoding="ascii")
+    names = [member.path for member, _ in members(BytesIO(file.read_bytes()))] if in_file else []
+    names += [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    assert sum(name.endswith(".gpc") for name in names) == 1
+    assert not any(name.startswith("v1/missed/") for name in names)

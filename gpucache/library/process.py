@@ -91,8 +91,12 @@ class _Learner:
 
         # Run in a separate session, without our open files, so that nothing waits for it.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
+        root_file = sys.modules.get("gpucache.store.root_file")
+        if root_file is not None:
+            root_file.write_all()  # whose directory goes with this process
         for root in tuple(self._roots):  # threads may go on adding
-            options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
+            place = root if root_file is None else root_file.path_of(root)
+            options = ("--root", str(place), "--quiet", "warm", "--misses", "--jobs", "1")
             with suppress(Exception):  # if it cannot be started, a later process will try
                 from gpucache.host.process_groups import yield_as_before
 

@@ -465,6 +465,11 @@ def root_of(path: Path, warn: Callable[[str], object], *, writes: bool) -> Path:
     return _open[path].root.path
 
 
+def path_of(root: Path) -> Path:
+    """The file whose root is in a directory; else that directory."""
+    return next((path for path, one in _open.items() if one.root.path == root), root)
+
+
 def damages() -> list[str]:
     """A sentence for each file that was damaged when it was read."""
     return [one.damage for one in _open.values() if one.damage]
