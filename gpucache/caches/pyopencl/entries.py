@@ -27,7 +27,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +57,6 @@ _LARGEST_HEADER_BYTES = 16 << 20
 _HEADERS_BYTES = 128 << 20
 _STEPS = 400_000
 _NAMES_LOOKED_AT = 100_000
-_SEARCHES = 20_000
 _INCLUDES = 1000
 _SHOWN = 4
 _ADMINISTRATOR = 0
@@ -263,84 +261,31 @@ def _is_large(inner: Folder) -> bool:
 # Headers.
 
 
-class State(Enum):
-    """The state of a header since an entry was made, as PyOpenCL sees it."""
+def changed(dependencies: Sequence[Dependency]) -> Iterator[tuple[Dependency, str | None, Problem]]:
+    """The headers that PyOpenCL sees as changed, with their MD5 now, None if they are gone, and the problem.
 
-    SAME = "unchanged"
-    CHANGED = "changed"
-    MISSING = "missing"
-    NOT_TEXT = "touched, and not UTF-8"
-    UNREAD = "touched, and not read by gpucache"
-
-
-class Compared(NamedTuple):
-    """A header of an entry, and its state."""
-
-    dependency: Dependency
-    state: State
-    md5: str = ""
-    read_bytes: int = 0
-
-    @property
-    def path(self) -> str:
-        """The header's path, printable."""
-        return printable(self.dependency.path, None)
-
-    @property
-    def problem(self) -> Problem | None:
-        """How PyOpenCL reacts to a change; None if it sees none."""
-        if self.state in (State.SAME, State.UNREAD):
-            return None
-        if self.state is State.NOT_TEXT:
+    A header of the same time is unchanged, else its MD5 counts. Those beyond 128 MiB in all, and those that
+    cannot be read, are not compared.
+    """
+    budget = _HEADERS_BYTES
+    for one in dict.fromkeys(dependencies):
+        path, found, text = printable(one.path, None), None, True
+        try:
+            if budget <= 0 or Path(one.path).stat().st_mtime == one.mtime:
+                continue
+            data = _read_header(Path(one.path))
+            budget, found = budget - len(data), _md5_of_text(data)
+            text = found is not None
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            pass
+        except (OSError, FormatError):
+            continue
+        if not text:
             what = "was touched and is not UTF-8, which PyOpenCL's comparison does not survive"
-            return Problem(FindingKind.STALE, f"{self.path} {what}: {DIES}")
-        what = "no longer exists" if self.state is State.MISSING else f"was {self.state.value}"
-        return Problem(
-            FindingKind.STALE, f"{self.path} {what}; PyOpenCL builds it again at the next use", paths=()
-        )
-
-
-def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:
-    """Compare every header with its file, each once; those beyond 128 MiB in all are not read."""
-    budget = _HEADERS_BYTES
-    for dependency in dict.fromkeys(dependencies):
-        one = compare(dependency) if budget > 0 else Compared(dependency, State.UNREAD)
-        budget -= one.read_bytes
-        yield one
-
-
-def compare(dependency: Dependency) -> Compared:
-    """Compare a header with its file. Raises nothing."""
-    try:
-        if Path(dependency.path).stat().st_mtime == dependency.mtime:
-            return Compared(dependency, State.SAME, dependency.md5)
-        data = _read_header(Path(dependency.path))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return Compared(dependency, State.MISSING)
-    except (OSError, FormatError):
-        return Compared(dependency, State.UNREAD)
-    return Compared(dependency, _state(data, dependency.md5), _md5(data), len(data))
-
-
-def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str] | None:
-    """The headers a build would record now, MD5 by path; None if there are too many to follow."""
-    found: dict[str, str] = {}
-    pending = [followed(source)]
-    budget = _HEADERS_BYTES
-    for _ in range(_SEARCHES):
-        if not pending:
-            return found
-        name = next(pending[-1], None)
-        if name is None:
-            pending.pop()
-        elif new := _find(name, folders, cwd, found):
-            path, data = new
-            found[path] = _md5(data)
-            budget -= len(data)
-            pending.append(followed(data))
-        if budget < 0:
-            return None
-    return None
+            yield one, "not UTF-8", Problem(FindingKind.STALE, f"{path} {what}: {DIES}")
+        elif found != one.md5:
+            detail = f"{path} changed or is gone; PyOpenCL builds it again at the next use"
+            yield one, found, Problem(FindingKind.STALE, detail, paths=())
 
 
 def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
@@ -354,7 +299,7 @@ def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
         except (OSError, ValueError, FormatError):
             return f"{path} cannot be read"
         budget -= len(texts[-1])
-        if budget < 0 or _state(texts[-1], dependency.md5) is not State.SAME:
+        if budget < 0 or _md5_of_text(texts[-1]) != dependency.md5:
             return f"{path} differs on this machine"
     paths = [dependency.path.replace("\\", "/") for dependency in dependencies]
     for match in (match for text in texts for match in _ANY.finditer(text)):
@@ -364,35 +309,19 @@ def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
     return ""
 
 
-def _find(name: bytes, folders: Sequence[str], cwd: Path, known: dict[str, str]) -> tuple[str, bytes] | None:
-    """The path and content of a header when it is first found; None if it is not found or is known."""
-    for folder in folders:
-        try:
-            path = (cwd / folder / name.decode()).resolve()
-            if str(path) in known:
-                continue  # PyOpenCL goes on to the next directory, too
-            return str(path), _read_header(path)
-        except (OSError, ValueError, FormatError, RuntimeError):
-            continue
-    return None
-
-
 def _read_header(path: Path) -> bytes:
     with files.open_folder(path.parent) as folder:
         return files.read(folder, path.name, _LARGEST_HEADER_BYTES)
 
 
-def _state(data: bytes, recorded: str) -> State:
+def _md5_of_text(data: bytes) -> str | None:
+    """The MD5 of a header as PyOpenCL reads it, with CR LF as LF; None if it is not UTF-8."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return State.NOT_TEXT
-    same = _md5(text.replace("\r\n", "\n").replace("\r", "\n").encode()) == recorded
-    return State.SAME if same else State.CHANGED
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return None
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").encode()
+    return hashlib.md5(plain, usedforsecurity=False).hexdigest()
 
 
 # The whole entry.
@@ -410,9 +339,9 @@ def problems(inner: Folder) -> list[Problem]:
     info = _info(inner, present)
     if isinstance(info, Problem):
         return [*found, info]
-    stale = (one.problem for one in compare_all(info.dependencies))
+    stale = (problem for _, _, problem in changed(info.dependencies))
     source = [] if SOURCE in present else [NO_SOURCE]
-    return [*found, *source, *binary(inner, present, intel=info.options is not None), *filter(None, stale)]
+    return [*found, *source, *binary(inner, present, intel=info.options is not None), *stale]
 
 
 def served(problem: Problem) -> bool:
@@ -450,17 +379,13 @@ def _trust(inner: Folder) -> Iterator[Problem]:
         with suppress(FileNotFoundError):
             statuses[name] = inner.lstat(name)
     for what, status in statuses.items():
-        told = ""
-        if stat.S_ISLNK(status.st_mode):
-            told = f"{what} is a link, which gpucache does not follow though PyOpenCL does"
-        elif sys.platform == "win32":
-            pass
-        elif status.st_uid != _ADMINISTRATOR and not is_own(status):
-            told = f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs the code that info names"
-        elif status.st_mode & stat.S_IWOTH:
-            told = f"anybody may write to {what}, and PyOpenCL runs the code that info names"
-        if told:
-            yield Problem(FindingKind.UNTRUSTED, told)
+        others = sys.platform != "win32" and (
+            status.st_mode & stat.S_IWOTH or not (status.st_uid == _ADMINISTRATOR or is_own(status))
+        )
+        if stat.S_ISLNK(status.st_mode) or others:
+            why = f"belongs to uid {status.st_uid}, is a link, or any user may write to it"
+            detail = f"{what} {why}, and PyOpenCL runs the code in info"
+            yield Problem(FindingKind.UNTRUSTED, detail)
 
 
 def _info(inner: Folder, present: set[str]) -> Info | Problem:

@@ -29,7 +29,7 @@ from gpucache.caches import files
 from gpucache.caches.format import Clock, Field, nearest, once
 from gpucache.caches.interface import Wanted
 from gpucache.caches.pyopencl import entries, locations
-from gpucache.caches.pyopencl.entries import Info, State
+from gpucache.caches.pyopencl.entries import Info
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
@@ -48,7 +48,6 @@ FIELDS: Mapping[str, str] = {
     "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; "
     "all as OpenCL reports them",
     "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one installed with gpucache",
-    "folder": "the program's current directory, where PyOpenCL looks for headers first; else gpucache's",
 }
 _VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,5})[a-z0-9]{0,16}")
 _OCLGRIND = ("-D", "PYOPENCL_USING_OCLGRIND")
@@ -129,19 +128,6 @@ def _include_folder() -> str:
     return f'"{folder}"' if " " in folder else folder
 
 
-def include_path(options: Sequence[str]) -> Options:
-    """The directories where PyOpenCL looks for headers, in order: ``_find_include_path``."""
-    found = ["."]
-    rest = iter(options)
-    for option in rest:
-        text = option.strip()
-        if text.startswith(("-I", "/I")):
-            folder = next(rest, "") if len(text) == 2 else text[2:].lstrip()
-            quoted = len(folder) > 1 and folder.startswith('"') and folder.endswith('"')
-            found.append(folder[1:-1] if quoted else folder)
-    return tuple(folder for folder in found if folder)
-
-
 # The question.
 
 
@@ -156,7 +142,6 @@ class Question:
     version: tuple[int, ...]
     """Empty without a device, when no key is computed."""
     environ: Mapping[str, str]
-    folder: Path
 
     def reach(
         self,
@@ -172,9 +157,9 @@ class Question:
         return Reach(locations.NAME, words, verdict, detail, differences, key)
 
 
-def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Question:
+def read_question(wanted: Wanted, environ: Mapping[str, str]) -> Question:
     """The questions; raises UsageError for a field that is missing or has an unusable value."""
-    source, named, place = (once(wanted, name) for name in ("source", "pyopencl", "folder"))
+    source, named = once(wanted, "source"), once(wanted, "pyopencl")
     if source is None:
         raise UsageError("the field 'source' is missing; give the program's source with source=@FILE")
     devices = _devices(tuple(map(_text, wanted.get("device", ()))))
@@ -185,7 +170,6 @@ def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Q
         devices=devices,
         version=version_numbers(version) if version else (),
         environ=environ,
-        folder=folder if place is None else folder / _text(place),
     )
 
 
@@ -237,7 +221,7 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
             return question.reach(device, Verdict.NOT_CONSULTED, found.detail)
         key = key_of(question.source, options, device, question.version)
         with suppress(FileNotFoundError), root.folder(key) as inner:
-            return _served(question, device, key, inner, options)
+            return _served(question, device, key, inner)
     return _missed(question, path, device, options)
 
 
@@ -328,7 +312,7 @@ def _first_difference(stored: bytes, wanted: bytes) -> Difference:
 # An entry with the requested key.
 
 
-def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder, options: Options) -> Reach:
+def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder) -> Reach:
     """The verdict for it: PyOpenCL checks the headers recorded at build time, and no others."""
     problems = [one for one in entries.problems(inner) if not entries.served(one)]
     info = Info()
@@ -339,38 +323,16 @@ def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder,
         detail = f"{broken.detail} (gpucache verify --cache pyopencl --repair removes it)"
         return question.reach(device, Verdict.CORRUPT, detail, (), key)
     if problems:
-        changed = tuple(_header(one) for one in entries.compare_all(info.dependencies) if one.problem)
+        changed = tuple(
+            Difference(f"header {printable(one.path, None)}", one.md5, now)
+            for one, now, _ in entries.changed(info.dependencies)
+        )
         return question.reach(device, Verdict.KEY_CHANGED, problems[0].detail, changed, key)
     with suppress(OSError, FormatError):
         if entries.read_source(inner) != question.source:
             detail = "PyOpenCL serves an entry that was made from another source, as its source.cl says"
             return question.reach(device, Served.FALSE_HIT, detail, (), key)
-    if elsewhere := _elsewhere(question, info, options):
-        detail = (
-            f"PyOpenCL serves the entry though {elsewhere[0].label.removeprefix('header ')} is the "
-            "file to read now: it checks only the headers recorded then; remove the entry with gpucache evict"
-        )
-        return question.reach(device, Served.FALSE_HIT, detail, elsewhere, key)
-    cautions = [f"PyOpenCL serves the entry {key[:12]}"]
+    detail = f"PyOpenCL serves the entry {key[:12]}"
     if unknown := ", ".join(entries.unfollowed(question.source)[:4]):
-        cautions.append(f"it has no record of {unknown} and does not see that change")
-    unkeyed = sorted(name for name in question.environ if name.startswith("CL_CONFIG_"))
-    if unkeyed and device.platform_name.startswith("Intel"):
-        cautions.append(f"{', '.join(unkeyed)} may need another binary, which the key does not cover")
-    return question.reach(device, Served.HIT, "; ".join(cautions), (), key)
-
-
-def _header(one: entries.Compared) -> Difference:
-    now = one.md5 if one.md5 != one.dependency.md5 else one.state.value
-    return Difference(f"header {one.path}", one.dependency.md5, None if one.state is State.MISSING else now)
-
-
-def _elsewhere(question: Question, info: Info, options: Options) -> tuple[Difference, ...]:
-    """Headers that a build would read now, and that PyOpenCL does not compare."""
-    now = entries.resolved(question.source, include_path(options), question.folder)
-    recorded = {one.path: one.md5 for one in info.dependencies}
-    return tuple(
-        Difference(f"header {path}", recorded.get(path), md5)
-        for path, md5 in (now or {}).items()
-        if recorded.get(path) != md5 and (path in recorded or md5 not in recorded.values())
-    )
+        detail += f"; it has no record of {unknown} and does not see that change"
+    return question.reach(device, Served.HIT, detail, (), key)

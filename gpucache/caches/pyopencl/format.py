@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -23,9 +22,9 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import Clock, HeldError, UnjudgedError
+from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.pyopencl import entries, locations
 from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
@@ -54,7 +53,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     hits and misses go to Python's logging at DEBUG, which no variable turns on.
     """
 
-    layout = Layout([f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"])
+    layout = Layout(
+        [f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"],
+        own=[locations.LOCK, f"{locations.ANY_VERSION}/{locations.LOCK}"],
+    )
     wanted = FIELDS
     fixes = frozenset(FindingKind)
     barred_by_links = False
@@ -152,7 +154,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             missing = Path(error.filename or entry.path).name
             why = f"{entry.path} cannot be read: {missing} is missing; run 'gpucache verify'"
             raise FormatError(why) from error
-        compared = entries.compare_all(info.dependencies)
+        states = dict.fromkeys(info.dependencies, "unchanged")
+        states |= {one: "changed" for one, _, _ in entries.changed(info.dependencies)}
         options = info.options
         return EntryReport(
             entry=entry,
@@ -161,8 +164,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
                 KeyField("size of the source", format_size(len(source))),
                 *([KeyField("options", options)] if options is not None else []),
                 *(
-                    KeyField(f"header {one.path}", f"{one.dependency.md5}, {one.state.value}")
-                    for one in compared
+                    KeyField(f"header {printable(one.path, None)}", f"{one.md5}, {state}")
+                    for one, state in states.items()
                 ),
             ),
             payload=(*payloads.describe(data).pairs, ("SHA-256", digest(data))),
@@ -227,29 +230,22 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))
 
     def beside(self) -> Iterator[Checked]:
-        if not locations.python_of(self.root.name):  # each is reported on its own there
-            yield from self._strangers()
-        yield from (one for one in self.unread() if locations.is_key(Path(one.entry).name))
+        yield from super().beside()
         for path in locations.cache_folders(self.root):
-            try:
-                with self._opened(path) as folder:
-                    found = list(_leftovers(folder, self.now_ns))
-            except PermissionError as error:
-                why = f"{path} cannot be read ({error.strerror}), so its contents are unknown"
-                found = [(path, Problem(FindingKind.UNTRUSTED, why, locations.MOVE))]
-            except FileNotFoundError:
-                continue
-            for place, problem in found:
-                yield self.told(place, problem, printable(place.name, None))
+            with suppress(OSError), self._opened(path) as folder:
+                if found := entries.obstacle(folder, self.now_ns):
+                    yield self.told(path / locations.LOCK, found)
 
-    def _strangers(self) -> Iterator[Checked]:
-        with suppress(OSError, ValueError), files.open_folder(self.root) as folder:
-            names = (one.name for one in folder.entries() if one.name != locations.LOCK)
-            rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))
-            if told := files.listed(rest):
-                detail = f"it also contains {told}, not PyOpenCL's; keep it elsewhere"
-                problem = Problem(FindingKind.LEFTOVER, detail)
-                yield self.told(self.root, problem, printable(self.root.name, None))
+    def _beside(self, node: Node) -> Problem | None:
+        """The problem of a file in place of an entry; a group that may write is a problem of the root."""
+        if (
+            node.role is Role.STRANGER
+            and locations.is_key(node.parts[-1])
+            and not stat.S_ISDIR(node.status.st_mode)
+        ):
+            detail = f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
+            return Problem(FindingKind.CORRUPT, detail)
+        return None if node.role is Role.FOLDER else super()._beside(node)
 
     def _opened(self, path: Path) -> Folder:
         """A directory of entries: the root, which may be a link, or one in it that is not. Raises OSError."""
@@ -271,11 +267,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        try:
-            here = Path.cwd()
-        except OSError:  # it is gone
-            here = Path(os.curdir)
-        question = read_question(wanted, os.environ, here)
+        question = read_question(wanted, os.environ)
         return explain(question, list(locations.cache_folders(self.root)), self.now_ns)
 
     def _problems(self, item: Files) -> list[Problem]:
@@ -330,23 +322,3 @@ def _remove_empty(folder: Path) -> bool:
         folder.rmdir()
         return True
     return False
-
-
-def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
-    """The lock, and other files among the entries; raises OSError."""
-    if found := entries.obstacle(root, clock):
-        yield root.path / locations.LOCK, found
-    for one in islice(root.entries(), _NAMES_LOOKED_AT) if locations.python_of(root.path.name) else ():
-        with suppress(OSError):
-            if one.name == locations.LOCK:
-                continue
-            if not locations.is_key(one.name):
-                found = Problem(FindingKind.LEFTOVER, "it is not PyOpenCL's; keep it elsewhere")
-            elif one.is_symlink():
-                found = Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
-            elif one.is_dir():
-                continue
-            else:
-                detail = f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
-                found = Problem(FindingKind.CORRUPT, detail)
-            yield root.path / one.name, found

@@ -7,7 +7,6 @@ import pytest
 
 from gpucache.caches.pyopencl.explaining import (
     all_options,
-    include_path,
     key_of,
     version_numbers,
 )
@@ -52,9 +51,3 @@ def test_a_simulator_has_an_option_of_its_own() -> None:
     """PyOpenCL defines a macro for Oclgrind."""
     simulator = DEVICE._replace(platform_name="Oclgrind")
     assert all_options([], simulator, {})[-2:] == ("-D", "PYOPENCL_USING_OCLGRIND")
-
-
-def test_the_folders_of_headers() -> None:
-    """The current directory comes first, then every -I in either form, without its quotes."""
-    options = ["-I", "/a", "-I/b", "-I /c", '-I"/d e"', "-DX", "-I"]
-    assert include_path(options) == (".", "/a", "/b", "/c", "/d e")
