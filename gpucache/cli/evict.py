@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import Age, Count, EntryName, Size, TargetName, field, flag, valued
+from gpucache.cli.parameters import AGE, SIZE, Count, EntryName, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 @valued(
     "--max-size",
     "S",
-    Size(),
+    SIZE,
     "Above this size, such as 2GiB, evict down to 80 % of it, so that the next entry evicts nothing.",
 )
 @valued("--max-files", "N", Count(1), "Above N files, evict down to 80 % of that.")
 @valued(
     "--older-than",
     "A",
-    Age(),
+    AGE,
     "Entries unused for this long, such as 30d; our own record a use at most once a minute.",
 )
 @flag("--superseded", "Entries with a newer one for the same program, target and options, unused since.")

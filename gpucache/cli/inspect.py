@@ -23,7 +23,7 @@ from gpucache.cli.caches import (
 )
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
-    Age,
+    AGE,
     BuildCommand,
     EntryName,
     Named,
@@ -208,7 +208,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
 @flag("--misses", "Show the last misses and their reasons.")
 @flag("--stats", "Show hits, misses by reason and the compile time of hits, by program and by day.")
 @flag("--zero", "With --stats: count from now on.")
-@valued("--since", "A", Age(), "With --misses: only since this long ago, such as 1h.")
+@valued("--since", "A", AGE, "With --misses: only since this long ago, such as 1h.")
 @flag("--why", "Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.")
 @click.option(
     "--want",

@@ -33,17 +33,57 @@ _EMPTY = "it is empty; give a name, or leave it out"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Size(click.ParamType[int]):
-    """A size such as 512M or 2GiB, in bytes. A number without a unit is refused: 20 is rarely 20 bytes."""
+class Parsed(click.ParamType[Any]):
+    """A value that ``read`` makes of text; it raises ValueError or GpucacheError for a text that is none."""
 
-    name = "size"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from gpucache.units import parse_size
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except (GpucacheError, ValueError) as error:
+            self.fail(str(error), param, ctx)
 
-        return (
-            value if isinstance(value, int) else _read(lambda: parse_size(value, unit=True), self, param, ctx)
-        )
+
+def _size(text: str) -> int:
+    """Bytes. A number without a unit is refused: 20 is rarely 20 bytes."""
+    from gpucache.units import parse_size
+
+    return parse_size(text, unit=True)
+
+
+def _age(text: str) -> int:
+    from gpucache.units import parse_age_ns
+
+    return parse_age_ns(text)
+
+
+def _local_size(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"0*[1-9]\d{0,99}(x0*[1-9]\d{0,99}){0,2}", text):
+        raise ValueError(f"{text!r} is not a local size; write one to three numbers, such as 64 or 16x16")
+    extents = tuple(int(extent) for extent in text.split("x"))
+    if max(extents) > _LARGEST_EXTENT:
+        raise ValueError(f"{max(extents)} is too large; no device takes more than {_LARGEST_EXTENT}")
+    return extents
+
+
+def _constant(text: str) -> str:
+    """A specialization constant such as 3=u32:64, as its option."""
+    from gpucache.payload.spirv import CONSTANT, read_constant
+
+    return text if text.startswith(CONSTANT) else read_constant(text)
+
+
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f"{text!r} is not a part; write one from 1/N to N/N, such as 3/8")
+    return int(match[1]), int(match[2])
+
+
+SIZE, AGE, PART = Parsed("size", _size), Parsed("age", _age), Parsed("part", _part)
+_LOCAL_SIZE, _CONSTANT = Parsed("local size", _local_size), Parsed("specialization constant", _constant)
 
 
 class Number(click.FloatRange):
@@ -72,67 +112,6 @@ def _ranged(kind: Any, read: Callable[[Any], Any], value: Any, *place: Any) -> A
     if not fits or (most is not None and number > most):
         kind.fail(f"{value!r} is not a {'whole ' if read is int else ''}number {bounds}", *place)
     return number
-
-
-class Age(click.ParamType[int]):
-    """An age such as 30d or 12h, in nanoseconds."""
-
-    name = "age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from gpucache.units import parse_age_ns
-
-        return value if isinstance(value, int) else _read(lambda: parse_age_ns(value), self, param, ctx)
-
-
-class LocalSize(click.ParamType[tuple[int, ...]]):
-    """A local size such as 64 or 16x16."""
-
-    name = "local size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"0*[1-9]\d{0,99}(x0*[1-9]\d{0,99}){0,2}", value):
-            self.fail(
-                f"{value!r} is not a local size; write one to three numbers, such as 64 or 16x16", param, ctx
-            )
-        extents = tuple(int(extent) for extent in value.split("x"))
-        if max(extents) > _LARGEST_EXTENT:
-            self.fail(f"{max(extents)} is too large; no device takes more than {_LARGEST_EXTENT}", param, ctx)
-        return extents
-
-
-class SpecConstant(click.ParamType[str]):
-    """A specialization constant such as 3=u32:64, as its option."""
-
-    name = "specialization constant"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from gpucache.payload.spirv import CONSTANT, read_constant
-
-        try:
-            return value if value.startswith(CONSTANT) else read_constant(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Part(click.ParamType[tuple[int, int]]):
-    """A part of the work such as 3/8: the third of eight."""
-
-    name = "part"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value, re.ASCII)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            self.fail(f"{value!r} is not a part; write one from 1/N to N/N, such as 3/8", param, ctx)
-        return int(match[1]), int(match[2])
 
 
 class Name(click.ParamType[str]):
@@ -311,11 +290,11 @@ def build_options(function: F) -> F:
             help="A C++ name that CUDA programs request, such as 'scale<float>'; repeatable.",
         ),
         click.option(
-            "--spec-constant", "spec_constants", metavar="ID=TYPE:VALUE", multiple=True, type=SpecConstant(),
+            "--spec-constant", "spec_constants", metavar="ID=TYPE:VALUE", multiple=True, type=_CONSTANT,
             help="A specialization constant of SPIR-V modules, such as 3=u32:64; repeatable.",
         ),
         click.option(
-            "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=LocalSize(),
+            "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=_LOCAL_SIZE,
             help="A local size of the programs' launches; for compilers that build at first launch (PoCL).",
         ),
     )  # fmt: skip
@@ -352,18 +331,6 @@ def _root(ctx: click.Context) -> Path | None:
         return read_settings(os.environ, root=value.root if isinstance(value, Globals) else None).root
     except GpucacheError:
         return None
-
-
-def _read(
-    parse: Callable[[], int],
-    kind: click.ParamType[int],
-    param: click.Parameter | None,
-    ctx: click.Context | None,
-) -> int:
-    try:
-        return parse()
-    except GpucacheError as error:
-        kind.fail(str(error), param, ctx)
 
 
 NOTHING_NAMED = (

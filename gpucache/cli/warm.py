@@ -11,12 +11,12 @@ import click
 from gpucache.cli.caches import require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
+    PART,
     BuildCommand,
     Count,
     Name,
     Named,
     Number,
-    Part,
     PathName,
     checks_option,
     flag,
@@ -57,7 +57,7 @@ NEXT = (
     "Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
     multiple=True,
 )
-@valued("--part", "I/N", Part(), "Build one of N parts, as in a job array: 1/N to N/N together build all.")
+@valued("--part", "I/N", PART, "Build one of N parts, as in a job array: 1/N to N/N together build all.")
 @flag("--check", "Compile nothing; exit 3 if anything would miss.")
 @valued(
     "--device-profile profiles",
