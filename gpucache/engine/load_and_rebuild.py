@@ -3,25 +3,22 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.caches.interface import OwnRoot
 from gpucache.engine.machine import device_of
-from gpucache.engine.prepare import prepare
+from gpucache.engine.prepare import prepare, request_of
 from gpucache.engine.selection import Opened
 from gpucache.engine.verify import Try
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.keys import program_digest
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
+from gpucache.model import Artifact, BuildRequest, Device, Language, Program, Target
 from gpucache.probe.ask import ask
-from gpucache.sources.disk import load_program
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -121,39 +118,6 @@ def try_rebuild(
 
 def _defective(entry: CacheEntry, detail: str) -> Checked:
     return Checked(entry.key, (Finding.about(entry, Problem(FindingKind.MISLABELLED, detail)),))
-
-
-def request_of(report: EntryReport, target: Target, *, changed: bool = False) -> BuildRequest:
-    """The request an entry was built from, with its source file as it is now.
-
-    Raises GpucacheError if the file is gone, or has changed and ``changed`` does not allow it.
-    """
-    return BuildRequest(
-        program=_program(report, changed=changed),
-        target=target,
-        options=tuple(value for label, value in report.provenance if label == "build option"),
-        include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
-        artifact_kind=ArtifactKind(report.entry.artifact_kind),
-        name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),
-        local_sizes=report.local_sizes,
-        headers=tuple(value for label, value in report.provenance if label == "named header"),
-        checks=Checks(dict(_fields(report)).get("checks", Checks.NONE)),
-    )
-
-
-def _program(report: EntryReport, *, changed: bool) -> Program:
-    path = dict(report.provenance).get("source file")
-    if path is None:
-        raise GpucacheError("it was built from memory, so no file can be compiled again")
-    fields = dict(_fields(report))
-    program = load_program(Path(path), report.entry.program, Language(fields["language"]))
-    if not changed and program_digest(program) != fields.get("source"):
-        raise GpucacheError(f"{path} has changed since")
-    return program
-
-
-def _fields(report: EntryReport) -> list[tuple[str, str]]:
-    return [(field.label, field.value) for field in report.key_fields]
 
 
 def _in_child(function: Callable[[J], R], item: J) -> R | Died | BaseException:

@@ -2,7 +2,7 @@
 
 A process keeps its latest preparations, as programs repeat their requests. A result follows from the request,
 the toolchain, the environment and the answers of the disk alone, so exactly these are compared before it is
-used again. Reads headers, nothing else. Must not know stores.
+used again. Reads headers, and the source of an entry that is requested anew. Must not know stores.
 
 Owns the names of programs: of one without a name, and those under which builds are recorded.
 """
@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.backends.interface import Backend, Compilation
+from gpucache.errors import GpucacheError
 from gpucache.keys import (
     FOLDER,
     REPLACED,
@@ -24,20 +25,26 @@ from gpucache.keys import (
     digest,
     key_fields,
     located_fields,
+    program_digest,
     source_digest,
 )
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,
     CacheKey,
+    Checks,
     EntryHead,
     KeyField,
     Language,
     Program,
+    Target,
     Toolchain,
 )
 from gpucache.payload.source import kernel_names
 from gpucache.sources import Memos, Wanted, read_closure, still_closure
+
+if TYPE_CHECKING:
+    from gpucache.answers.entries import EntryReport
 
 UNNAMED = "unnamed"
 ALIAS = "alias of "
@@ -364,3 +371,40 @@ def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
     for file in files:
         if file.startswith(below):
             yield os.path.join(path, file.removeprefix(below).partition("/")[0])  # noqa: PTH118
+
+
+def request_of(report: "EntryReport", target: Target, *, changed: bool = False) -> BuildRequest:
+    """The request an entry was built from, with its source file as it is now.
+
+    Raises GpucacheError if the file is gone, or has changed and ``changed`` does not allow it.
+    """
+    return BuildRequest(
+        program=_program(report, changed=changed),
+        target=target,
+        options=tuple(value for label, value in report.provenance if label == "build option"),
+        include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
+        artifact_kind=ArtifactKind(report.entry.artifact_kind),
+        name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),
+        local_sizes=report.local_sizes,
+        headers=tuple(value for label, value in report.provenance if label == "named header"),
+        checks=Checks(dict(_fields(report)).get("checks", Checks.NONE)),
+    )
+
+
+def _program(report: "EntryReport", *, changed: bool) -> Program:
+    from pathlib import Path
+
+    from gpucache.sources.disk import load_program  # which no hit needs
+
+    path = dict(report.provenance).get("source file")
+    if path is None:
+        raise GpucacheError("it was built from memory, so no file can be compiled again")
+    fields = dict(_fields(report))
+    program = load_program(Path(path), report.entry.program, Language(fields["language"]))
+    if not changed and program_digest(program) != fields.get("source"):
+        raise GpucacheError(f"{path} has changed since")
+    return program
+
+
+def _fields(report: "EntryReport") -> list[tuple[str, str]]:
+    return [(field.label, field.value) for field in report.key_fields]

@@ -13,10 +13,9 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.caches.interface import Cache, OwnRoot, System
 from gpucache.engine.explain import Record, phrases, record_of
-from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
 from gpucache.engine.machine import device_of
-from gpucache.engine.prepare import prepare
+from gpucache.engine.prepare import prepare, request_of
 from gpucache.engine.selection import matches_target, select
 from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Backends, WarmItem, plan_warm
