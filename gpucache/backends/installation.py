@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import xxhash
 
@@ -399,16 +399,65 @@ def _mapped(paths: Iterable[str]) -> dict[str, str]:
     if sys.platform == "win32":
         return {}
 
-    before = Counter((one.path, one.file) for some in _images().values() for one in some)
+    before = Counter((one.path, one.file) for some in _read_images().values() for one in some)
     with ExitStack() as stack:
         for path in paths:
             with suppress(OSError, ValueError), Path(path).open("rb") as file:
                 stack.enter_context(mmap.mmap(file.fileno(), 1, mmap.MAP_PRIVATE, mmap.PROT_READ))
-        after = Counter((one.path, one.file) for some in _images().values() for one in some)
+        after = Counter((one.path, one.file) for some in _read_images().values() for one in some)
     return dict((after - before).keys())
 
 
+class _Loads(ctypes.Structure):
+    """The beginning of ``struct dl_phdr_info``, see dl_iterate_phdr(3)."""
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.c_void_p),
+        ("count", ctypes.c_uint16),
+        ("loaded", ctypes.c_ulonglong),
+        ("unloaded", ctypes.c_ulonglong),
+    )
+
+
+@cache
+def _loads() -> Callable[[], tuple[int, int] | None]:
+    """The function that counts the libraries that this process has loaded and unloaded."""
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loads), ctypes.c_size_t, ctypes.c_void_p)
+    found: list[tuple[int, int] | None] = [None]
+
+    def take(info: Any, _size: int, _data: object) -> int:
+        found[0] = info.contents.loaded, info.contents.unloaded
+        return 1
+
+    try:
+        # It holds a lock of the linker, and so must not wait for Python's meanwhile.
+        iterate, taken = ctypes.PyDLL(None).dl_iterate_phdr, kind(take)
+    except Exception:  # no executable memory, or another system
+        return lambda: None
+
+    def counted() -> tuple[int, int] | None:
+        iterate(taken, None)
+        return found[0]
+
+    return counted
+
+
+_images_before: tuple[tuple[int, int] | None, dict[str, list[_Image]]] = None, {}
+
+
 def _images() -> dict[str, list[_Image]]:
+    """The loaded libraries' images by stems of their names. A file that was replaced since the last library
+    was loaded may lack the mark of that: its numbers tell it."""
+    global _images_before
+    loads = _loads()()
+    if loads is None or loads != _images_before[0]:
+        _images_before = loads, _read_images()
+    return _images_before[1]
+
+
+def _read_images() -> dict[str, list[_Image]]:
     found: dict[str, list[_Image]] = {}
     if sys.platform == "linux":
         try:

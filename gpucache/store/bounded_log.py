@@ -66,18 +66,24 @@ class BoundedLog:
     def records(self, limit_bytes: int | None = None, beginning: bytes = b"") -> list[Record]:
         """Every record, oldest first, or only those in the last bytes of the file, or that begin so."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
-            lines = (line for line in self._lines(folder, limit_bytes) if line.startswith(beginning))
+            lines = self._lines(folder, limit_bytes, beginning)
             return [record for line in lines if (record := _record(line)) is not None]
         return []
 
-    def _lines(self, folder: Folder, limit_bytes: int | None = None) -> list[bytes]:
+    def _lines(self, folder: Folder, limit_bytes: int | None = None, beginning: bytes = b"") -> list[bytes]:
         most = self._cap + LINE_CAP
         most = most if limit_bytes is None else min(limit_bytes, most)
         with open_trusted(folder, self._name) as (fd, status):
             start = max(0, status.st_size - most)
             os.lseek(fd, start, os.SEEK_SET)
             data = os.read(fd, most)
-        return _LINE.findall(data, data.find(b"\n") if start else 0)  # a cut leaves half a line first
+        at = data.find(b"\n") if start else 0  # a cut leaves half a line first
+        found: list[bytes] = [] if beginning else _LINE.findall(data, at)
+        while beginning and (at := data.find(beginning, at)) >= 0:
+            if line := _LINE.match(data, at):
+                found.append(line[0])
+            at += len(beginning)
+        return found
 
     def _shrink(self, folder: Folder) -> None:
         """Rewrite the file with the newer half of its lines, unless another process has done so meanwhile."""

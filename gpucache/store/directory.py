@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _ANSWERS = 1 << 13
 """How many answers of each kind a snapshot keeps."""
+_SAMPLED_S = 1.0
 _PUTS = 64
 """After how many files from elsewhere leftovers are looked for."""
 _ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
@@ -81,6 +82,7 @@ class DirectoryStore(EntryReader):
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
         self._puts = count()
+        self._sampled: tuple[float, list[ScannedEntry]] = (-_SAMPLED_S, [])
 
     def publish(self, entry: Entry) -> int:
         """Put an entry in place atomically and return its size in bytes.
@@ -215,10 +217,14 @@ class DirectoryStore(EntryReader):
         return scan.scan(self._root, read, self._unread.setdefault)
 
     def sample(self, most: int) -> list[ScannedEntry]:
-        """So many entries, or all if there are no more; none if they cannot be read."""
-        with suppress(OSError, CacheUnusableError):
-            return list(islice(self.scan(), most))
-        return []
+        """So many entries, or all if there are no more, as of up to a second ago; none if unreadable."""
+        sampled_s, found = self._sampled
+        if time.monotonic() - sampled_s > _SAMPLED_S:
+            found = []
+            with suppress(OSError, CacheUnusableError):
+                found = list(islice(self.scan(), most))
+            self._sampled = time.monotonic(), found
+        return found
 
     def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """Like ``scan``, with each entry read whole and verified as by ``check``; None if it is not sound."""
@@ -259,7 +265,7 @@ class DirectoryStore(EntryReader):
 
     def beside_bytes(self) -> int:
         """The bytes that all other files of the root take on disk."""
-        return scan.beside_bytes(self._root)
+        return sum(item.allocated_bytes for item in scan.items(self._root))
 
     def sweep(self, max_size_bytes: int | None = None, why: str = "") -> Swept:
         """Remove the files that killed processes left, then the oldest files next to the entries.

@@ -266,18 +266,13 @@ def remove_left(root: RootFolder, now_ns: int) -> list[int]:
     return gone
 
 
-def beside_bytes(root: RootFolder) -> int:
-    """The allocated bytes of all our files next to the entries."""
-    return sum(item.allocated_bytes for item in _items(root))
-
-
 def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: str, now_ns: int) -> Swept:
     """Remove leftovers, then the oldest other files until they take a quarter of the limit of the entries.
 
     ``why``, the rule that removed all entries before, is recorded for the histories that are removed.
     """
     gone = remove_left(root, now_ns)
-    rest = sorted(_items(root))
+    rest = sorted(items(root))
     over = sum(item.allocated_bytes for item in rest)
     going = []
     for item in rest if max_size_bytes is not None else ():
@@ -294,7 +289,8 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     return Swept(len(gone) + len(removed), sum(gone) + sum(removed))
 
 
-def _items(root: RootFolder) -> Iterator[_Item]:
+def items(root: RootFolder) -> Iterator[_Item]:
+    """All our files next to the entries."""
     for place in layout.BESIDE:
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for found in folder.entries():
