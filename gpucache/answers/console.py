@@ -45,6 +45,8 @@ SIZE = "on disk"
 NAMED = 3
 """How many items that share a reason are named."""
 ROWS_SHOWN = 200
+_ESTIMATED_S = 600.0
+"""From how much of a run the time left is estimated."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -454,16 +456,31 @@ def display(*, quiet: bool) -> Iterator[Display]:
     if quiet or not sys.stderr.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
         yield Display(None)
         return
+    from datetime import timedelta
+
     from rich import progress
+    from rich.text import Text
+
+    class Left(progress.ProgressColumn):
+        """The time left, or until a first item is done the time so far."""
+
+        max_refresh = 0.5
+
+        def render(self, task: progress.Task) -> Text:
+            left_s = task.time_remaining
+            time = timedelta(seconds=int(task.elapsed or 0 if left_s is None else left_s))
+            return Text(str(time) + " left" * (left_s is not None), "progress.remaining")
 
     columns = (
         progress.SpinnerColumn(),
         progress.MofNCompleteColumn(),
         progress.BarColumn(20),
-        progress.TimeElapsedColumn(),
+        Left(),
         progress.TextColumn("{task.description}", markup=False),
     )
-    bar = progress.Progress(*columns, console=console_of(sys.stderr), transient=True)
+    bar = progress.Progress(
+        *columns, console=console_of(sys.stderr), transient=True, speed_estimate_period=_ESTIMATED_S
+    )
     try:
         yield Display(bar)
     finally:
