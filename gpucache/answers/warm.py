@@ -206,7 +206,7 @@ def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]
             yield one_line(f"{_item(one)}: {result.value}: {one.reason}", STYLES[result])
         if len(same) > 1 and not whole:
             programs = format_list(list(dict.fromkeys(one.program for one in same)), NAMED)
-            yield one_line(f"{len(same)} {result.value}: {why}: {programs}; -v shows each", STYLES[result])
+            yield one_line(f"{len(same)} {result.value}: {why}: {programs}; details: -v", STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
     empty = [_item(one) for one in outcomes if one.lacks_kernels]
@@ -341,9 +341,10 @@ def fleet(outcomes: Sequence[FleetOutcome], summary: FleetSummary, *, whole: boo
     lacking = sum(
         any(one.builds[result] for result in WarmResult if result != hit) for one in summary.machines
     )
-    told = f"{lacking} would not hit everything" if lacking else "all would hit"
-    builds = f"; {format_count(summary.builds, 'build')} would serve all" if summary.builds else ""
-    yield plain(f"\n{format_count(len(summary.machines), 'machine')}: {told}{builds}", "bold")
+    machines = format_count(len(summary.machines), "machine")
+    told = f"{lacking} of {machines} would miss" if lacking else f"{machines}: all would hit"
+    builds = f"; {format_count(summary.builds, 'build')} would fix that" if summary.builds else ""
+    yield plain(f"\n{told}{builds}", "bold")
 
 
 def misses(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[str]:

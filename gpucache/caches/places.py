@@ -300,7 +300,7 @@ class Places(System):
     def described(cls) -> str:
         """The system and its places, in sentences for people."""
         ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
-        unseen = f"{cls.owner} stores nothing that would show {cls.unseen}" if cls.unseen else ""
+        unseen = f"unseen by verify: {cls.unseen}" if cls.unseen else ""
         more = (f" {one[0].upper()}{one[1:]}." for one in (cls.lacking(), unseen) if one)
         return f"{cls.title}, in {ways or 'the file or directory that you name'}.{''.join(more)}"
 

@@ -229,7 +229,7 @@ def why_not_kept(stores: Stores, miss: Miss) -> tuple[str, bool]:
 
 
 Variables = tuple[tuple[str, str], ...]
-LATE = "this compiler is slow to give a binary to keep, so the program was built as without a cache"
+LATE = "this compiler needs seconds to give a binary, so the program was built as without a cache"
 
 
 def leave(

@@ -217,7 +217,7 @@ def test_people_read_groups(run: Run, devices: Sequence[Device], recording: Path
     assert ["hit" in row.split() for row in rows] == [False, True]
     assert "old0, old1: cuda:sm_90" in rows[0] and "key-changed: NVRTC" in rows[0] and "-> 12.8" in rows[0]
     assert "5 machines: node0, node1, node2 and 2 more: cuda:sm_90" in rows[1]
-    assert "7 machines: 2 would not hit everything; 2 builds would serve all" in answer.out
+    assert "2 of 7 machines would miss; 2 builds would fix that" in answer.out
     assert check(run, [recording], fleet, "-v").out.count("cuda:sm_90 ") == 14
     quiet = check(run, [recording], fleet, "-q")
     assert (

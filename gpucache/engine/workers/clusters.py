@@ -598,7 +598,7 @@ def _mpi() -> Iterator[_Engine | None]:
     world = MPI.COMM_WORLD
     if world.size < 2:
         raise UsageError(
-            "--on mpi has no workers; run 'mpiexec -n 3 gpucache warm ...', whose first process asks"
+            "--on mpi has no workers; run 'mpiexec -n 3 gpucache warm ...', whose rank 0 hands out the builds"
         )
     if world.rank > 0:
         _serve_mpi(world)
