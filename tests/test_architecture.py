@@ -362,7 +362,7 @@ LINES: Mapping[str, int] = {
     "caches": 18_050,
     "engine": 8_810,
     "native": 6_180,
-    "answers": 5_750,
+    "answers": 5_800,
     "cli": 6_100,
     "remote": 4_660,
     "serve": 4_480,
