@@ -261,7 +261,11 @@ class DirectoryStore(EntryReader):
 
     def allocated_bytes(self) -> int:
         """The bytes that all entries take on disk, found without reading them; raises CacheUnusableError."""
-        return scan.allocated_bytes(self._root)
+        total = 0
+        for folder, name, _ in scan.walk(self._root):
+            with suppress(OSError):
+                total += scan.allocated(folder.lstat(name))
+        return total
 
     def beside_bytes(self) -> int:
         """The bytes that all other files of the root take on disk."""

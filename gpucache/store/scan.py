@@ -154,15 +154,6 @@ def place_of(root: RootFolder, scanned: ScannedEntry) -> tuple[str, ...]:
     return (*layout.ENTRIES, *parts)
 
 
-def allocated_bytes(root: RootFolder) -> int:
-    """The allocated bytes of everything below ``entries/``; raises CacheUnusableError."""
-    total = 0
-    for folder, name, _ in walk(root):
-        with suppress(OSError):
-            total += allocated(folder.lstat(name))
-    return total
-
-
 def allocated(status: os.stat_result) -> int:
     """The allocated bytes of a file or directory; its size on a platform without blocks."""
     return int(getattr(status, "st_blocks", -(-status.st_size // 512))) * 512
