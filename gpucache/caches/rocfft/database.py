@@ -10,11 +10,9 @@ never removed. Source: rocFFT, ``rtc_cache.cpp`` and ``auxiliary.cpp`` of 2024 a
 import hashlib
 import re
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -81,6 +79,11 @@ _DIES = (
 )
 _CONSEQUENCE = "hipModuleLoad fails, and rocFFT never compiles the kernel anew"
 _MISSES = "every lookup misses and every store fails, so all kernels are compiled at every run"
+_OPEN = (
+    "it is in write-ahead mode, or has a log or journal: a program has it open or died with it, and a copy "
+    "of the file alone lacks its changes; once its programs have ended, run 'gpucache verify --cache rocfft "
+    "--repair'"
+)
 _TRUNCATED, _CORRUPT = FindingKind.TRUNCATED, FindingKind.CORRUPT
 _UNSUPPORTED, _LEFTOVER = FindingKind.UNSUPPORTED, FindingKind.LEFTOVER
 Value = int | float | bytes | None
@@ -88,37 +91,16 @@ Value = int | float | bytes | None
 # The table.
 
 
-class Table(Enum):
-    """The state of rocFFT's table in a database."""
+class Shape(NamedTuple):
+    """The relation of a database's schema to rocFFT. If its table is not ``ours``, nothing of it is read."""
 
-    OURS = "the table"
-    ABSENT = "nothing at all"
-    OTHER = "tables of others, or one of a layout that is not read"
-    ODD = "something of its name that stops rocFFT"
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The relation of a database's schema to rocFFT."""
-
-    table: Table
-    detail: str = ""
-    """What it is instead of rocFFT's table, a sentence."""
-    triggers: bool = False
+    ours: bool = False
+    damage: str = ""
+    """Why rocFFT cannot use its table, a sentence."""
+    other: str = ""
+    """What is in it besides or instead, a sentence; rocFFT may use it."""
     alone: bool = True
-
-
-class _Thing(NamedTuple):
-    """A table, index, view or trigger; names in lower case."""
-
-    type: str
-    name: str
-    root: int
-    text: str
-
-    @property
-    def own(self) -> bool:
-        return self.type in ("table", "index") and (self.name == TABLE or self.name.startswith("sqlite_"))
+    """Whether it contains rocFFT's table and no other, and nothing that a change would run."""
 
 
 def read_shape(connection: sqlite3.Connection) -> Shape:
@@ -126,41 +108,30 @@ def read_shape(connection: sqlite3.Connection) -> Shape:
     rows = connection.execute(
         "SELECT type, name, rootpage, substr(sql, 1, ?) FROM sqlite_master LIMIT ?",
         (_TEXT_READ, _OBJECTS_READ),
+    ).fetchall()
+    things = [(str(kind), str(name).lower()) for kind, name, *_ in rows]
+    alone = len(rows) < _OBJECTS_READ and all(
+        kind in ("table", "index") and (name == TABLE or name.startswith("sqlite_")) for kind, name in things
     )
-    things = [
-        _Thing(str(kind), str(name).lower(), root if isinstance(root, int) else 0, str(text))
-        for kind, name, root, text in rows
-    ]
-    if len(things) >= _OBJECTS_READ:
-        return Shape(Table.OTHER, alone=False)
-    alone = all(thing.own for thing in things)
-    named = next((thing for thing in things if thing.name == TABLE), None)
-    if named is None and alone:
-        return Shape(Table.ABSENT)
-    if named is None:
+    more = "" if alone else "it contains more than rocFFT's table; rocFFT reads it anyway"
+    if (number := next((at for at, (_, name) in enumerate(things) if name == TABLE), None)) is None:
         added = f"it is another program's, to which rocFFT adds its table; {MOVE}"
-        return Shape(Table.OTHER, added, alone=False)
-    if named.type != "table":
-        return Shape(Table.ODD, f"a {named.type} is called {TABLE}", alone=alone)
-    if unread := _unread(connection, named):
-        return Shape(Table.OTHER, f"{unread}, so its kernels are not shown", alone=alone)
+        return Shape(other="" if alone else added, alone=alone)
+    (kind, _), (*_, root, text) = things[number], rows[number]
+    if kind != "table":
+        return Shape(damage=f"a {kind} is called {TABLE}", alone=alone)
+    unknown = f"its table {TABLE} has a layout of no known rocFFT, so its kernels are not shown"
+    listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
+    # Nothing of a virtual table is used, and rows without numbers cannot be read in turn.
+    virtual = not isinstance(root, int) or root < 1 or str(text).lstrip()[:14].upper() == "CREATE VIRTUAL"
+    if virtual or any(row[1] == TABLE and row[4] for row in listed):
+        return Shape(other=unknown, alone=alone)
     columns = {str(row[1]): str(row[2]).lower() for row in connection.execute(f"PRAGMA table_info({TABLE})")}
     if lacking := [name for name in COLUMNS if name not in columns]:
-        return Shape(Table.ODD, f"its table {TABLE} has no column {lacking[0]}", alone=alone)
+        return Shape(damage=f"its table {TABLE} has no column {lacking[0]}", alone=alone)
     if columns != COLUMNS or connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
-        unknown = f"its table {TABLE} has a layout of no known rocFFT, so its kernels are not shown"
-        return Shape(Table.OTHER, unknown, alone=alone)
-    return Shape(Table.OURS, triggers=any(thing.type == "trigger" for thing in things), alone=alone)
-
-
-def _unread(connection: sqlite3.Connection, named: _Thing) -> str:
-    """Why a table is not read; no part of it is used before this is empty. Raises sqlite3.Error."""
-    if named.root < 1 or named.text.lstrip()[:14].upper() == "CREATE VIRTUAL":
-        return f"a virtual table is called {TABLE}, and gpucache does not run its module"
-    listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
-    if any(row[1] == TABLE and row[4] for row in listed):
-        return f"its table {TABLE} has no row numbers, by which gpucache reads"
-    return ""
+        return Shape(other=unknown, alone=alone)
+    return Shape(ours=True, other=more, alone=alone)
 
 
 def format_hip(version: int) -> str:
@@ -389,12 +360,6 @@ def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
     return Problem(FindingKind.MISLABELLED, f"{wrong}: {_CONSEQUENCE}")
 
 
-def row_notes(row: Row) -> Iterator[str]:
-    """A harmless oddity of a row; 0 is the value that rocFFT's own export writes."""
-    if not isinstance(row.timestamp, int) or not 0 <= row.seconds * _NS <= time.time_ns() + 86_400 * _NS:
-        yield "its timestamp is no time up to now, so its age says nothing to an eviction"
-
-
 def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
     """The problems of a database and the files next to it, by file; raises CacheUnusableError."""
     try:
@@ -408,81 +373,41 @@ def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
         for suffix in beside:
             yield Path(f"{path}{suffix}"), Problem(FindingKind.ORPHAN, "its database is gone; remove it")
         return
-    found = list(_outside(file, beside))
-    yield from ((path, problem) for problem in found)
-    if file.size_bytes and not any(one.kind in (_TRUNCATED, _CORRUPT) for one in found):
-        yield from _beside(path, beside)
-        yield from _inside(path, file)
-
-
-def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
     if distrusted := distrust(file.status, move=MOVE):
         detail = f"{distrusted}; any user who can write it can give your GPU code to run"
-        yield Problem(FindingKind.UNTRUSTED, detail)
-    if not file.size_bytes:
-        return
+        yield path, Problem(FindingKind.UNTRUSTED, detail)
     least = max(file.pages * file.page_bytes, file.page_bytes)
     logged = beside.get("-wal") or beside.get("-journal")  # which may contain the rest
+    if not file.size_bytes:
+        return
     if not (file.database and file.header and file.page_bytes):
         kind = _TRUNCATED if file.database and not file.header else _CORRUPT
-        yield Problem(kind, f"it is not an SQLite database, or ends inside its header: {_DIES}; move it away")
-    elif max(file.versions) > WAL:
-        yield Problem(_UNSUPPORTED, "it was written by a newer SQLite than this one")
-    elif file.wal:
-        yield Problem(
-            _UNSUPPORTED,
-            "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it, and a copy needs its "
-            "side files; once its programs have ended, run 'gpucache verify --cache rocfft --repair'",
-        )
-    if file.header and file.page_bytes and not logged:
-        if file.size_bytes < least:
-            yield Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
-        elif file.pages and file.size_bytes > least:
-            extra = format_size(file.size_bytes - least)
-            yield Problem(_LEFTOVER, f"{extra} follow its last page, which SQLite does not read")
+        detail = f"it is not an SQLite database, or ends inside its header: {_DIES}; move it away"
+        yield path, Problem(kind, detail)
+    elif file.size_bytes < least and not logged:
+        yield path, Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
+    else:
+        yield from ((path, problem) for problem in _inside(path, file, beside))
+        if strange := stranger(path):
+            detail = "it is not SQLite's, which would remove it: nothing is changed; move it elsewhere"
+            yield path.with_name(strange), Problem(_LEFTOVER, detail)
 
 
-def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Problem]]:
-    name, detail = f"{path.name}-shm", ""
-    if strange := stranger(path):
-        name, detail = (
-            strange,
-            "it is not SQLite's, which would remove it: nothing is changed; move it elsewhere",
-        )
-    elif log := beside.get("-wal", 0):
-        name, detail = f"{path.name}-wal", f"{format_size(log)} of changes are not in the database yet"
-    if detail or "-shm" in beside:
-        more = "" if strange else "a program has the database open or died with it"
-        yield path.with_name(name), Problem(_LEFTOVER, ": ".join(filter(None, (detail, more))))
-
-
-def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
+def _inside(path: Path, file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
     try:
         with closing(open_reader(path, file)) as reader, told(path):
-            if reader.rolled_back:
-                detail = (
-                    "a writer died while it changed the database; the next program that may write "
-                    "rolls it back, and one that may only read cannot use it"
-                )
-                yield Path(f"{path}-journal"), Problem(_LEFTOVER, detail)
+            if file.wal or beside.get("-wal") or "-shm" in beside or reader.rolled_back:
+                yield Problem(_LEFTOVER, _OPEN)
             shape = read_shape(reader.connection)
-            yield from ((path, problem) for problem in _misshapen(shape))
-            if shape.table is Table.OURS and (said := _faults(reader, shape)):
+            if shape.damage:
+                yield Problem(_CORRUPT, f"{words(shape.damage)}: {_DIES}")
+            elif shape.other or max(file.versions) > WAL:
+                yield Problem(_UNSUPPORTED, shape.other or "it was written by a newer SQLite than this one")
+            if shape.ours and (said := _faults(reader, shape)):
                 detail = f"its pages contradict each other ({said}): lookups may miss or fail"
-                yield path, Problem(_CORRUPT, detail)
+                yield Problem(_CORRUPT, detail)
     except FormatError as error:
-        yield path, Problem(_CORRUPT, f"{error}: {_MISSES}")
-
-
-def _misshapen(shape: Shape) -> Iterator[Problem]:
-    if shape.table is Table.ODD:
-        yield Problem(_CORRUPT, f"{words(shape.detail)}: {_DIES}")
-    elif shape.table is Table.OTHER:
-        yield Problem(_UNSUPPORTED, shape.detail)
-    elif shape.triggers:
-        yield Problem(_CORRUPT, "it contains triggers, which a store or removal would run")
-    elif not shape.alone:
-        yield Problem(_UNSUPPORTED, "it contains more than rocFFT's table; rocFFT reads it anyway")
+        yield Problem(_CORRUPT, f"{error}: {_MISSES}")
 
 
 def _faults(reader: Reader, shape: Shape) -> str:
@@ -502,7 +427,7 @@ def changing(path: Path) -> Iterator[sqlite3.Connection]:
     with writing(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         shape = read_shape(connection)
-        if shape.table is not Table.OURS or not shape.alone:
+        if not (shape.ours and shape.alone):
             raise FormatError(f"{path} does not contain rocFFT's table alone; it is left unchanged")
         yield connection
         connection.execute("COMMIT")  # uncommitted changes are lost when the connection closes

@@ -42,7 +42,6 @@ from gpucache.caches.rocfft.database import (
     STORE,
     TABLE,
     Row,
-    Table,
     changing,
     format_hip,
     look_again,
@@ -249,7 +248,7 @@ def open_source(source: Path) -> Reader:
         raise FormatError(f"{source} is not an SQLite database")
     reader = open_reader(path, file)
     with told(source):
-        if read_shape(reader.connection).table is not Table.OURS:
+        if not read_shape(reader.connection).ours:
             reader.close()
             raise FormatError(f"{source} does not contain rocFFT's table")
     return reader
@@ -286,7 +285,7 @@ def restore(source: Path, out: Path) -> int:
     except OSError as error:
         raise CacheUnusableError(f"{source} cannot be read ({error.strerror}); {UNREAD}") from error
     with closing(in_memory(data, source)) as connection, told(source):
-        if read_shape(connection).table is not Table.OURS:
+        if not read_shape(connection).ours:
             raise FormatError(f"{source} does not contain rocFFT's table")
         if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             raise FormatError(f"{source} is damaged; take the image anew")

@@ -37,13 +37,12 @@ from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
-from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem
+from gpucache.caches.rocfft.database import Row, judged, read_shape, row_problem
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.payload import describe
 
 _ALIKE = 0.6
-_TABLES = (Table.OURS, Table.ODD)
 _BELONGS = (
     "the system database belongs to the installation; change it with the package that brought it, or name "
     "another in ROCFFT_RTC_SYS_CACHE_PATH"
@@ -167,9 +166,6 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         except FormatError as error:
             yield Problem(FindingKind.CORRUPT, str(error))
 
-    def notes(self, item: Stored) -> Iterator[str]:
-        return database.row_notes(item.row)
-
     def payload(self, item: Stored) -> bytes:
         with self._row(item) as (reader, row):
             if row is None:
@@ -262,7 +258,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         if self._opened is None or self._opened.stamp != stamp(self.root):
             reader = open_reader(self.root, file)
             with told(self.root):
-                ours = read_shape(reader.connection).table is Table.OURS
+                ours = read_shape(reader.connection).ours
             self._opened, self._ours = reader, ours
         return self._opened if self._ours else None
 
@@ -282,9 +278,10 @@ def _has_table(path: Path) -> bool:
     if file is None or not file.header:
         return False
     with told(path), closing(peek(path, file)) as connection:
-        if read_shape(connection).table in _TABLES:
+        if (found := read_shape(connection)).ours or found.damage:
             return True
     if not sides(path).get("-wal"):
         return False
     with told(path), closing(open_reader(path, file)) as reader:
-        return read_shape(reader.connection).table in _TABLES
+        found = read_shape(reader.connection)
+        return found.ours or bool(found.damage)
