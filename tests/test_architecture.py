@@ -360,7 +360,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 18_050,
-    "engine": 8_810,
+    "engine": 8_835,
     "native": 6_180,
     "answers": 5_800,
     "cli": 6_100,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypedDict
 
 from gpucache.answers.console import Block, Column, Grid, plain
-from gpucache.units import format_list
+from gpucache.units import format_count, format_list
 
 _NONE = "-"
 PACKED = "gfx?"
@@ -43,8 +43,8 @@ class ShippedSummary(TypedDict):
     """How many have no code for a device of --device-profile, or are damaged."""
 
 
-def shipped(found: Sequence[Shipped], *, profile: bool) -> Iterator[Block]:
-    """A row for each file, and sentences about those that do not fit."""
+def shipped(found: Sequence[Shipped], *, profile: bool, verdict: bool = False) -> Iterator[Block]:
+    """A row for each file, sentences about those that do not fit, and the ``verdict`` on all."""
     columns = (
         Column("file", lambda one: one.file, place=True),
         Column("kind", lambda one: one.kind),
@@ -55,6 +55,11 @@ def shipped(found: Sequence[Shipped], *, profile: bool) -> Iterator[Block]:
     for one in found:
         for sentence in _sentences(one, profile=profile):
             yield plain(f"{one.file}: {sentence}")
+    if verdict:
+        damaged = sum(one.damaged for one in found)
+        unfit = sum(bool(one.lacks) for one in found)
+        told = [f"{damaged} damaged"] * bool(damaged) + [f"{unfit} without code for a device"] * bool(unfit)
+        yield plain(f"\n{format_count(len(found), 'file')} checked: {', '.join(told) or 'no fault found'}")
 
 
 def _sentences(one: Shipped, *, profile: bool) -> Iterator[str]:

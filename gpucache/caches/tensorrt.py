@@ -17,31 +17,17 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.learning_places import OnnxRuntimeTrtPlaces, TorchTensorrtPlaces
 from gpucache.caches.portable import Moving
-
-TAG = b"ftrt"
-START_BYTES = 28
-_TAGS = (TAG, b"ptrt")
-
-
-def is_plan(start: bytes) -> bool:
-    """Whether a file begins as a plan, or is empty."""
-    return not start or start.startswith(_TAGS)
-
-
-def version(start: bytes) -> tuple[tuple[str, str], ...]:
-    """TensorRT's version from the first ``START_BYTES`` of a plan, as a toolchain; empty if it has none."""
-    known = len(start) >= START_BYTES and start.startswith(TAG + b"\0\0\0\0")
-    return (("TensorRT", ".".join(map(str, start[24:28]))),) if known else ()
+from gpucache.payload.containers import PLAN_START_BYTES, PLAN_TAG, is_plan, plan_version
 
 
 def plan_problem(start: bytes, end: str) -> Problem | None:
-    """The problem of a plan by its first ``START_BYTES``; ``end`` is the effect on a program."""
+    """The problem of a plan by its first ``PLAN_START_BYTES``; ``end`` is the effect on a program."""
     if not start:
         return Problem(FindingKind.TRUNCATED, f"its engine is empty; {end}")
     if not is_plan(start):
         detail = f"its engine begins with {start[:8].hex(' ')}, not as a plan of TensorRT's; {end}"
         return Problem(FindingKind.MISLABELLED, detail)
-    if len(start) < START_BYTES:
+    if len(start) < PLAN_START_BYTES:
         return Problem(FindingKind.TRUNCATED, f"its engine ends in its header; {end}")
     return None
 
@@ -95,10 +81,10 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
         if name == _TIMING:
             problem = timing_problem(start)
             return self.entry(item)._replace(artifact_kind="timing cache", damage=problem, shows=False)
-        at = start.find(TAG, start.find(_ENGINE.encode()))
+        at = start.find(PLAN_TAG, start.find(_ENGINE.encode()))
         return self.entry(item)._replace(
             artifact_kind="engine",
-            toolchain=version(start[at : at + START_BYTES]) if at > 0 else (),
+            toolchain=plan_version(start[at : at + PLAN_START_BYTES]) if at > 0 else (),
             damage=_problem(start),
             shows=not start or _ENGINE.encode() in start,
         )
@@ -106,13 +92,13 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     def check(self, item: Files) -> Iterator[Problem]:
         (name,) = item.names
         data = item.read(name)
-        if problem := timing_problem(data[:START_BYTES]) if name == _TIMING else _problem(data):
+        if problem := timing_problem(data[:PLAN_START_BYTES]) if name == _TIMING else _problem(data):
             yield problem
         elif name != _TIMING:
             engine, why = _unpacked(data)
             if why:
                 yield Problem(why.kind, f"it {why.detail}; {_FAILS}")
-            elif problem := plan_problem(engine[:START_BYTES], _FAILS):
+            elif problem := plan_problem(engine[:PLAN_START_BYTES], _FAILS):
                 yield problem
 
     def payload(self, item: Files) -> bytes:
@@ -188,21 +174,21 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
 
     def look(self, item: Files) -> CacheEntry:
         first = item.names[0]
-        start = item.part(first, 0, START_BYTES)
+        start = item.part(first, 0, PLAN_START_BYTES)
         engine, timing = first.endswith(".engine"), first.endswith(".timing")
         found, arch = re.match(_NAME, first), re.search(r"_sm(\d+)", first)
         return self.entry(item)._replace(
             program=found[1].removeprefix(_GRAPH) if found else "",
             target=f"cuda:sm_{arch[1]}" if arch else "",
             artifact_kind="timing cache" if timing else "engine" if engine else "",
-            toolchain=version(start) if engine else (),
+            toolchain=plan_version(start) if engine else (),
             damage=next(self.check(item), None),
             shows=timing or (engine and is_plan(start)),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         for name, status in item.seen.items():
-            start = item.part(name, 0, START_BYTES)
+            start = item.part(name, 0, PLAN_START_BYTES)
             problem = None
             if name.endswith(".timing"):
                 problem = timing_problem(start)

@@ -254,9 +254,9 @@ def inspect(
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
     WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
-    fields; the URL of a store shows its entries. A compiled file (.so, .pt2, .fatbin) is shown with the
-    GPUs that it has code for; exit 3 if that of --device-profile is none. --why takes the options of warm
-    and says, without compiling, whether a program would hit and if not why (exit 3).
+    fields; the URL of a store shows its entries. A compiled file (.so, .pt2, .vmfb, .engine) is shown with
+    the GPUs that it has code for; exit 3 if that of --device-profile is none. --why takes the options of
+    warm and says, without compiling, whether a program would hit and if not why (exit 3).
 
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the

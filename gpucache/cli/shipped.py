@@ -3,14 +3,17 @@
 from pathlib import Path
 
 from gpucache.cli.globals import given, leave
-from gpucache.errors import ExitCode
+from gpucache.errors import ExitCode, UsageError
 
 
 def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) -> bool:
     """Show the files that are named, if they are such; exits 3 if one is damaged or has no code for a device
-    of a profile. Raises UsageError."""
-    from gpucache.engine.shipped import is_shipped
+    of a profile. Raises UsageError, also for one that is missing or of another kind."""
+    from gpucache.engine.shipped import is_shipped, unread
 
+    for word in what:
+        if why := unread(word):
+            raise UsageError(f"{word} {why}")
     if not what or not all(map(is_shipped, what)):
         return False
     from gpucache.answers.shipped import ShippedSummary, shipped
@@ -21,6 +24,7 @@ def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) ->
     found = [read_shipped(Path(word), devices) for word in what]
     unfit = sum(bool(one.lacks or one.damaged) for one in found)
     summary: ShippedSummary = {"files": len(found), "unfit": unfit}
-    given().answer(verb, found, summary, shipped(found, profile=profile is not None))
+    blocks = shipped(found, profile=profile is not None, verdict=verb == "verify")
+    given().answer(verb, found, summary, blocks)
     leave(ExitCode.FINDINGS if unfit else ExitCode.DONE)
     return True

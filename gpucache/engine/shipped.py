@@ -2,7 +2,9 @@
 
 A file can have gigabytes of code, so only the headers of its images are read. Source of the formats:
 ``gpucache.payload.containers`` and ``gpucache.payload.elf``; a package of PyTorch's (``.pt2``, AOTInductor)
-is a zip file with binaries and libraries in it.
+is a zip file with binaries and libraries in it, and so is a module of IREE's (``.vmfb``; checked against
+files of its compiler 3 for CUDA, HIP, Vulkan and CPUs), with the PTX or AMD's ELF in a message of
+FlatBuffers. A Metal library (``.metallib``) begins with ``MTLB``.
 """
 
 import re
@@ -15,15 +17,28 @@ from gpucache.errors import FormatError
 from gpucache.host import os_errors
 from gpucache.model import Device
 from gpucache.payload import PayloadKind, describe
-from gpucache.payload.containers import FATBIN, images
+from gpucache.payload.containers import FATBIN, PLAN_START_BYTES, images, is_plan, plan_version
 from gpucache.payload.elf import COMPRESSED, bundled, sections_at
 from gpucache.payload.reading import OnDisk, Reading, Source
 
 _NAME = re.compile(r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)")
-_WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco)")
+_WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco|fb)")
+_IS_PROGRAM = re.compile(r".+\.(?:cl|clcpp|cu|cuh|cpp|cc|c|h|hpp|py|ptx|spv|fut|gpc)")
 _WHOLE_BYTES, _MEMBERS = 64 << 20, 2000
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin")
 _OPAQUE = "its format is not documented, so gpucache cannot say for which devices it has code"
+_AIR = "it has code in a form between, which macOS compiles for each GPU at the first start"
+_LIBRARY = "a library"
+_EXPECTED = {
+    **dict.fromkeys(("so", "pyd", "dll"), _LIBRARY),
+    **dict.fromkeys(("engine", "plan"), "an engine of TensorRT's"),
+    "pt2": "a package of PyTorch's",
+    "vmfb": "a module of IREE's",
+    "metallib": "a Metal library",
+}
+"""What a file is by its ending."""
+_MODULE, _METAL, _WINDOWS = "module.fb", b"MTLB", b"MZ"
+_TARGET = re.compile(rb"\.target (sm_\d+[af]?)\b")
 _BARE = {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE}
 
 
@@ -36,20 +51,41 @@ def is_shipped(word: str) -> bool:
         return False
 
 
+def unread(word: str) -> str:
+    """Why a word that is a file, or is spelled as one, cannot be read as a compiled one, as a clause.
+
+    Empty for other words, and for sources, which are the names of programs. Raises nothing.
+    """
+    path = Path(word)
+    compiled, source = _NAME.fullmatch(path.name), _IS_PROGRAM.fullmatch(path.name)
+    try:
+        if compiled and not source and not path.is_symlink() and not path.exists():
+            return "does not exist; check the path"
+        if compiled or source or not path.suffix or not path.is_file():
+            return ""
+    except (OSError, ValueError):
+        return ""
+    return "is no compiled file; name a library, a package, an engine or a binary, or a program or key"
+
+
 def read_shipped(path: Path, devices: Sequence[Device] = ()) -> Shipped:
     """A file, and which devices it has code for; raises UsageError if it cannot be read."""
+    damage = ""
     try:
         with path.open("rb") as stream:
             kind, code, problem = _read(path, OnDisk.of(stream))
     except OSError as error:
         raise os_errors.unreadable(str(path), error, "name a file that this user may read") from None
+    except (FormatError, zipfile.BadZipFile) as error:
+        kind, code, problem = "unknown", set(), f"it is damaged: {error}"
+        damage = problem
     found = Shipped(
         str(path),
         kind,
         tuple(sorted((one for one in code if not one.startswith("compute_")), key=_order)),
         tuple(sorted((one for one in code if one.startswith("compute_")), key=_order)),
         problem=problem,
-        damaged=bool(problem) and problem != _OPAQUE,
+        damaged=bool(damage),
     )
     targets = [str(one.target) for one in devices if one.target and one.present and one.backend == "cuda"]
     ready = [one for one in targets if any(_runs(arch, one) for arch in found.machine_code)]
@@ -59,21 +95,29 @@ def read_shipped(path: Path, devices: Sequence[Device] = ()) -> Shipped:
 
 
 def _read(path: Path, disk: OnDisk) -> tuple[str, set[str], str]:
-    """The kind of a file, the architectures of its code, and its problem."""
-    try:
-        start = disk.cut(0, 4)
-        if start == b"PK\3\4":
-            return "package", set(_package(path)), ""
-        if start == FATBIN:
-            return "fatbin", set(_fatbins(disk, 0, disk.size)), ""
-        info = describe(disk.cut(0, _WHOLE_BYTES))
-        if info.kind in _BARE and disk.size <= _WHOLE_BYTES:
-            found = dict(info.detail).get("architectures", info.architecture or "")
-            return info.kind.value, set(filter(None, found.split(", "))), info.problem or ""
-        if start == b"\x7fELF":
-            return "library", set(_library(disk)), ""
-    except (FormatError, zipfile.BadZipFile) as error:
-        return "unknown", set(), f"it is damaged: {error}"
+    """The kind of a file, the architectures of its code, and a remark; raises FormatError, BadZipFile."""
+    start = disk.cut(0, PLAN_START_BYTES)
+    if start.startswith(b"PK\3\4"):
+        kind, code = _package(path)
+        return kind, set(code), ""
+    if start.startswith(FATBIN):
+        return "fatbin", set(_fatbins(disk, 0, disk.size)), ""
+    if start.startswith(_METAL):
+        return "metallib", set(), _AIR
+    if start and is_plan(start):
+        made = " ".join(f"{name} {version}" for name, version in plan_version(start))
+        return "engine", set(), f"it is of {made}; {_OPAQUE}" if made else _OPAQUE
+    info = describe(disk.cut(0, _WHOLE_BYTES))
+    if info.kind in _BARE and disk.size <= _WHOLE_BYTES:
+        if info.problem:
+            raise FormatError(info.problem)
+        found = dict(info.detail).get("architectures", info.architecture or "")
+        return info.kind.value, set(filter(None, found.split(", "))), ""
+    if start.startswith(b"\x7fELF"):
+        return "library", set(_library(disk)), ""
+    expected = _EXPECTED.get(path.name.partition(".so")[1].strip(".") or path.suffix[1:], "")
+    if not start or (expected and not (expected == _LIBRARY and start.startswith(_WINDOWS))):
+        raise FormatError(f"it does not begin as {expected}" if start else "it is empty")
     return "unknown", set(), _OPAQUE
 
 
@@ -93,20 +137,27 @@ def _fatbins(disk: Source, start: int, end: int) -> Iterator[str]:
             yield arch
 
 
-def _package(path: Path) -> Iterator[str]:
+def _package(path: Path) -> tuple[str, list[str]]:
+    """The kind of a zip file with code, and the architectures of the code in it."""
+    found: list[str] = []
     with zipfile.ZipFile(path) as package:
-        for member in package.infolist()[:_MEMBERS]:
+        members = package.infolist()[:_MEMBERS]
+        for member in members:
             if not _WITH_CODE.fullmatch(member.filename) or member.file_size > _WHOLE_BYTES:
                 continue
             with package.open(member) as file:
                 data = file.read(_WHOLE_BYTES)
+            if member.filename.endswith(".fb"):
+                found += (one.decode().replace("sm_", "compute_") for one in _TARGET.findall(data))
+                data = data[max(0, data.find(b"\x7fELF")) :]
             info = describe(data)
             if info.architecture:
-                yield info.architecture
+                found.append(info.architecture)
             elif data.startswith(b"\x7fELF"):
-                yield from _library(Reading(data))
+                found += _library(Reading(data))
             elif data.startswith(FATBIN):
-                yield from _fatbins(Reading(data), 0, len(data))
+                found += _fatbins(Reading(data), 0, len(data))
+        return "vmfb" if any(one.filename == _MODULE for one in members) else "package", found
 
 
 _ARCH = re.compile(r"(?:cuda:)?(?:sm|compute)_(\d+)(\d)([af]?)")

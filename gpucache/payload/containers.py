@@ -228,3 +228,20 @@ def read_pipelines(reading: Reading) -> None:
     reading.note("device", f"{device:#06x}")
     reading.require(32, "header")
     reading.note("UUID", reading.cut(16, 32).hex())
+
+
+PLAN_TAG = b"ftrt"
+"""The beginning of a plan of TensorRT's since 8.6."""
+PLAN_START_BYTES = 28
+
+
+def is_plan(start: bytes) -> bool:
+    """Whether a file begins as a plan of TensorRT's, of any version, or is empty."""
+    return not start or start.startswith((PLAN_TAG, b"ptrt"))
+
+
+def plan_version(start: bytes) -> tuple[tuple[str, str], ...]:
+    """TensorRT's version from the first ``PLAN_START_BYTES`` of a plan, as a toolchain; empty if it has
+    none."""
+    known = len(start) >= PLAN_START_BYTES and start.startswith(PLAN_TAG + b"\0\0\0\0")
+    return (("TensorRT", ".".join(map(str, start[24:28]))),) if known else ()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.shipped import is_shipped, read_shipped
+from gpucache.engine.shipped import is_shipped, read_shipped, unread
 from gpucache.model import Device, Target
 from tests.caches.deep_gemm.build import CUBIN
 from tests.caches.opened import PTX
+from tests.caches.rocfft import build as rocfft
 from tests.payload.build import elf64
 
 _PTX, _CUBIN = 1, 2
@@ -79,7 +80,7 @@ def test_a_package_has_what_its_binaries_have(tmp_path: Path) -> None:
         ("k.fatbin", _fatbin((_CUBIN, 75), (_PTX, 75)), "fatbin", ("sm_75",), ("compute_75",)),
         ("k.cubin", CUBIN, "cubin", ("sm_90",), ()),
         ("k.ptx", PTX, "ptx", (), ("compute_90",)),
-        ("k.engine", b"ftrt" + bytes(60), "unknown", (), ()),
+        ("k.engine", b"ftrt" + bytes(60), "engine", (), ()),
     ],
 )
 def test_other_files_are_known_by_their_content(
@@ -104,3 +105,54 @@ def test_a_word_that_is_no_compiled_file_means_a_program(tmp_path: Path) -> None
     (tmp_path / "k.so").write_bytes(_LIBRARY)
     assert is_shipped(str(tmp_path / "k.so"))
     assert not any(map(is_shipped, (str(tmp_path / "k.cl"), "k.so", "saxpy", "cuda:sm_90", str(tmp_path))))
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "machine_code", "ptx"),
+    [
+        ("add_cuda_nvptx_fb.fb", b"\0" * 20 + b".version 7.0\n.target sm_80\n", (), ("compute_80",)),
+        ("add_rocm_hsaco_fb.fb", b"\0" * 20 + rocfft.code("gfx942"), ("gfx942",), ()),
+        ("add_vulkan_spirv_fb.fb", b"\3\2\x23\7" * 9, (), ()),
+    ],
+)
+def test_a_module_of_iree_has_code_in_its_messages(
+    member: str, content: bytes, machine_code: tuple[str, ...], ptx: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The PTX or ELF begins somewhere in a message of FlatBuffers."""
+    path = tmp_path / "model.vmfb"
+    with zipfile.ZipFile(path, "w") as package:
+        package.writestr("module.fb", b"IREE")
+        package.writestr(member, content)
+    found = read_shipped(path)
+    assert (found.kind, found.machine_code, found.ptx) == ("vmfb", machine_code, ptx)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "damaged"),
+    [
+        ("model.engine", b"ftrt\0\0\0\0" + bytes(16) + bytes((10, 3, 0, 26)), "engine", False),
+        ("model.plan", b"hello\n", "unknown", True),
+        ("lib.metallib", b"MTLB" + bytes(90), "metallib", False),
+        ("lib.so", b"hello\n", "unknown", True),
+        ("lib.so.1", b"", "unknown", True),
+        ("model.vmfb", b"PK\3\4 cut", "unknown", True),
+        ("lib.dll", b"MZ" + bytes(90), "unknown", False),
+    ],
+)
+def test_a_file_has_to_begin_as_its_name_says(
+    name: str, content: bytes, kind: str, damaged: bool, tmp_path: Path
+) -> None:
+    """A format that is not documented is no damage; text in the place of a library is."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    found = read_shipped(path)
+    assert (found.kind, found.damaged) == (kind, damaged)
+
+
+def test_words_that_are_no_compiled_files_are_told(tmp_path: Path) -> None:
+    """Sources are names of programs, and other words are keys."""
+    for name in ("notes.txt", "scale.cl", "lib.so", "key"):
+        (tmp_path / name).write_text("text", encoding="ascii")
+    told = {name: bool(unread(str(tmp_path / name))) for name in ("notes.txt", "scale.cl", "lib.so", "key")}
+    assert told == {"notes.txt": True, "scale.cl": False, "lib.so": False, "key": False}
+    assert unread(str(tmp_path / "gone.so")) and not unread(str(tmp_path / "gone"))
