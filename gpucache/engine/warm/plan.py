@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.lookup import Built, Hit, Miss
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
@@ -72,38 +72,21 @@ class WarmItem:
         digest = sha256("\0".join(self.name).encode("utf-8", "surrogateescape")).digest()
         return int.from_bytes(digest[:8], "big") % parts == part - 1
 
-    def outcome(
-        self,
-        result: WarmResult,
-        *,
-        reason: str = "",
-        prepared: Prepared | None = None,
-        log: str = "",
-        verdict: Verdict | None = None,
-    ) -> WarmOutcome:
-        """Its outcome; with ``prepared``, it has a key."""
-        key = str(prepared.key) if prepared is not None else None
-        return WarmOutcome(
-            self.program, self.target, result, self.variant, key, reason=reason, log=log, verdict=verdict
-        )
+    def outcome(self, result: WarmResult, prepared: Prepared | None = None, **facts: Any) -> WarmOutcome:
+        """Its outcome, with other fields of that by name; with ``prepared``, it has a key."""
+        key = None if prepared is None else str(prepared.key)
+        return WarmOutcome(self.program, self.target, result, self.variant, **{"key": key, **facts})
 
     def missing(self, prepared: Prepared, miss: Miss) -> WarmOutcome:
         """Its outcome if there is no entry, and it is not to be built."""
-        return WarmOutcome(
-            self.program,
-            self.target,
-            WarmResult.MISSING,
-            self.variant,
-            str(prepared.key),
-            reason=f"{miss.verdict}: {miss.detail}",
-            verdict=miss.verdict,
-            differences=miss.differences,
-        )
+        reason = f"{miss.verdict}: {miss.detail}"
+        facts = {"reason": reason, "verdict": miss.verdict, "differences": miss.differences}
+        return self.outcome(WarmResult.MISSING, prepared, **facts)
 
     def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:
         """The outcome of an item that has an entry already."""
-        return replace(
-            self.outcome(WarmResult.HIT),
+        return self.outcome(
+            WarmResult.HIT,
             key=str(hit.key),
             compile_ns=hit.head.compile_ns,
             lacks_kernels=lacks_kernels(prepared, hit.payload),

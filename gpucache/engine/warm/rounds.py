@@ -118,7 +118,7 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
             where = (str(prepared.key), str(prepared.request.target))
             event = Event(time_ns(), "poisoned", *where, why=answer.reason, limit_s=answer.limit_s)
             stores.target.history.record(prepared.request.program.name, event)
-        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
+        return item.outcome(WarmResult.FAILED, prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
         if isinstance(error, CompileError) and error.log:
@@ -126,7 +126,7 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
         log = error.log[:LOG_LIMIT] if isinstance(error, CompileError) else ""
         reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
         reason = error.message if isinstance(error, GpucacheError) else reason
-        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
+        return item.outcome(WarmResult.FAILED, prepared, reason=reason, log=log)
     if isinstance(answer.value, Hit):
         return item.hit(prepared, answer.value)
     built = answer.value
@@ -134,13 +134,14 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
         uncacheable = built.miss.verdict is Verdict.UNCACHEABLE
         reason = built.note if uncacheable else f"it compiled, but {built.note}"
         verdict = built.miss.verdict if uncacheable else None
-        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
+        return item.outcome(WarmResult.FAILED, prepared, reason=reason, verdict=verdict)
     if item.moved and prepared.is_bound and built.key != prepared.key:
         _remove(stores, built.key)
-        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=HOLDS_PLACES)
-    return replace(
-        item.outcome(WarmResult.BUILT, verdict=built.miss.verdict),
+        return item.outcome(WarmResult.FAILED, prepared, reason=HOLDS_PLACES)
+    return item.outcome(
+        WarmResult.BUILT,
         key=str(built.key),
+        verdict=built.miss.verdict,
         compile_ns=built.artifact.compile_ns,
         reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
         log=built.artifact.build_log[:LOG_LIMIT],

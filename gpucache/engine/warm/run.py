@@ -407,7 +407,7 @@ def _missed(
     if miss.verdict is Verdict.UNCACHEABLE:
         return item.outcome(WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
     if miss.verdict is Verdict.POISONED and poisoned():
-        return item.outcome(WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict)
+        return item.outcome(WarmResult.POISONED, prepared, reason=miss.detail, verdict=miss.verdict)
     if session.check:
         return item.missing(prepared, miss)
     require_hit(stores, prepared, miss)
