@@ -67,55 +67,43 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """The first part of its targets, such as ``opencl`` or ``cuda``."""
-        ...
 
     @property
     def language(self) -> StrEnum:
         """The language it compiles."""
-        ...
 
     @property
     def languages(self) -> Sequence[StrEnum]:
         """This language, and others that its compilers take."""
-        ...
 
     @property
     def caches(self) -> Sequence[CompilersCache]:
         """The caches of its compilers, for processes that must stay out of the user's own."""
-        ...
 
     @property
     def suffix(self) -> str:
         """The file ending of its sources."""
-        ...
 
     def artifact_kind(self, target: Target) -> StrEnum:
         """The default kind of artifact for a target."""
-        ...
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
         """Plan how a request will be compiled; raises OptionError for options that must be refused."""
-        ...
 
     def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """The variables that are set and affect this compiler, including build options."""
-        ...
 
     def devices(self) -> list[Device]:
         """Every target of this machine with its toolchain; a broken driver is a row with its error."""
-        ...
 
     def toolchain(self, target: Target) -> Toolchain:
         """The toolchain that compiles for a target in this process; raises TargetError or NoDeviceError."""
-        ...
 
     def installation(self, target: Target) -> "Installation":
         """The files of a target's compiler on this machine; raises TargetError or NoDeviceError."""
-        ...
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
         """Compile; raises CompileError with the compiler's log, NoDeviceError if it cannot be tried."""
-        ...
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
         """The files that the compiler may read besides the inputs of a program.
@@ -123,8 +111,6 @@ class Backend(Protocol):
         Called in a process that has compiled. Includes the files of its installation and other files that it
         looks at. A path that ends with a slash means a directory with everything in it.
         """
-        ...
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Load on the target's device and return its kernels' names; raises CompileError when rejected."""
-        ...

@@ -78,23 +78,18 @@ class Session(Protocol):
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Build from source, without any cache or with a peer's; raises CompileError."""
-        ...
 
     def load(self, artifact: Artifact) -> bool:
         """Load a compiled artifact; False if there is no device to load it on. Raises CompileError."""
-        ...
 
     def create_kernels(self) -> bool:
         """Create every kernel; False if nothing is loaded."""
-        ...
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
         """Make zeros for every argument; the benchmark does not time this, its own work."""
-        ...
 
     def launch(self) -> bool:
         """Launch with the arguments that were set, and wait; False if nothing could be launched."""
-        ...
 
 
 class Plain:

@@ -42,28 +42,22 @@ class Remote(Protocol):
     @property
     def writes(self) -> bool:
         """Whether it takes the builds of this machine."""
-        ...
 
     @property
     def queried(self) -> str:
         """The URL of the store, if it is queried; else empty."""
-        ...
 
     def find(self, wanted: Sequence[Sequence[CacheKey]]) -> Sequence[tuple[Entry, bytes] | None]:
         """For each request the verified entry of the first of its keys that the store has, with its file."""
-        ...
 
     def send(self, entry: Entry) -> None:
         """Send an entry of this machine, without waiting for it."""
-        ...
 
     def flush(self, limit_s: float | None = None) -> None:
         """Wait until everything is sent or given up, or for so many seconds."""
-        ...
 
     def warn(self, sentence: str) -> None:
         """Give a sentence to the user, once."""
-        ...
 
 
 class Stores(NamedTuple):

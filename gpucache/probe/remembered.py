@@ -37,11 +37,9 @@ class Memory(Protocol):
 
     def recall(self, name: str) -> bytes | None:
         """The stored text; None if there is none."""
-        ...
 
     def remember(self, name: str, data: bytes) -> None:
         """Store a text; losing it is not an error."""
-        ...
 
 
 def recalled(memory: Memory, backend: str) -> list[Device]:

@@ -89,31 +89,25 @@ class Objects(Protocol):
     @property
     def url(self) -> str:
         """The store for people: without passwords."""
-        ...
 
     @property
     def lists(self) -> bool:
         """Whether ``listed`` works: plain web servers list nothing."""
-        ...
 
     @property
     def served(self) -> bool:
         """Whether plain web servers may serve its objects as they are, so that it needs an index."""
-        ...
 
     @property
     def writes(self) -> bool:
         """Whether objects can be created and removed."""
-        ...
 
     def listed(self, prefix: str) -> Iterator[Listed]:
         """The objects whose names begin with a prefix that ends in a slash, or all for an empty one."""
-        ...
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Some objects as they arrive, in any order, ``AT_ONCE`` of them at a time; None for one that is
         missing or larger than the limit, which is not read."""
-        ...
 
     def create(
         self, objects: Iterable[tuple[str, bytes]], files: Files = NO_FILES
@@ -121,23 +115,18 @@ class Objects(Protocol):
         """Create objects, ``AT_ONCE`` of them at a time, each whole or not at all; with False for one that
         exists, which is left as it is. The iterable is read as objects are sent, not ahead of it; ``files``
         may get the object's file then."""
-        ...
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Replace one object by what ``change`` makes of its bytes, again if another writer came between."""
-        ...
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, by names as gpucache writes them; missing ones are no error."""
-        ...
 
     def finish(self) -> None:
         """Show other programs what was written, after a push or a removal."""
-        ...
 
     def close(self) -> None:
         """Close connections; raises nothing."""
-        ...
 
 
 class Limits(NamedTuple):

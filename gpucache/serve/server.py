@@ -86,11 +86,9 @@ class Service(Protocol):
     @property
     def handlers(self) -> Handlers:
         """The handler of each kind of request."""
-        ...
 
     def finish(self) -> Sequence[Intercepted]:
         """Called when the command has ended and no handler runs any more: the outcome of each build."""
-        ...
 
 
 S = TypeVar("S", bound=Service)

@@ -47,22 +47,18 @@ class Asked(Protocol):
     @property
     def name(self) -> str:
         """The program's name, for people."""
-        ...
 
     @property
     def environ(self) -> Mapping[str, str]:
         """The variables of the program."""
-        ...
 
     @property
     def is_ours(self) -> bool:
         """Whether gpucache's own library asks, which has looked it up already."""
-        ...
 
     @property
     def told_options(self) -> str:
         """The build options as logs repeat them."""
-        ...
 
 
 A = TypeVar("A", bound=Asked)

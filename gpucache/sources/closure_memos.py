@@ -45,15 +45,12 @@ class Memos(Protocol):
     @property
     def keeps(self) -> bool:
         """Whether anything can be remembered; if not, callers need not prepare it."""
-        ...
 
     def recall(self, name: str) -> bytes | None:
         """The data stored under a name, undamaged; None if there is none."""
-        ...
 
     def remember(self, name: str, data: bytes) -> None:
         """Store data under a name; losing it is not an error."""
-        ...
 
 
 def name_of(*given: object) -> str:

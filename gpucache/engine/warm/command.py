@@ -237,40 +237,31 @@ class CacheEnvironment(Protocol):
     @property
     def environ(self) -> Mapping[str, str]:
         """The user's own environment."""
-        ...
 
     @property
     def off(self) -> frozenset[str]:
         """Caches that are off there, and that are turned on when they are moved."""
-        ...
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         """The variables that keep every known cache below a directory."""
-        ...
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
         """The variables that isolate caches below a directory, after making it; raises OSError."""
-        ...
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
         """The contents of the caches of an environment; ``private`` for one below a directory of ours."""
-        ...
 
     def root_of(self, path: Path) -> Path | None:
         """The root of the known cache that a directory belongs to; None for any other directory."""
-        ...
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
         """Remarks on caches that were written, a sentence each."""
-        ...
 
     def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
         """The variables of the caches below a directory that have entries."""
-        ...
 
     def remove_unused(self, folder: Path) -> None:
         """Remove the directories that were made below a directory for caches and are still empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,6 @@ _FETCH_S = 60.0
 class _Engine(Protocol):
     def slots(self) -> Mapping[str, int]:
         """The workers that are there now, each with how many jobs it takes at once."""
-        ...
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any: ...
 
