@@ -70,6 +70,8 @@ class CacheEntry(NamedTuple):
     """Whether uses show in ``last_used_ns``: not where other users or other machines read."""
     files: int = 1
     """The number of its files."""
+    pinned: str = ""
+    """The name of a pin by which its user keeps it in a store."""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 

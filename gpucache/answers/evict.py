@@ -33,6 +33,8 @@ class Kept(NamedTuple):
     """Why it stays, where its owner keeps it."""
     gone: bool = False
     """Whether another process removed it first, with the same result."""
+    pinned: bool = False
+    """Whether its user keeps it, which is no failure."""
 
     @classmethod
     def by(cls, error: OSError, place: object) -> "Kept":
@@ -61,6 +63,8 @@ class Removal(NamedTuple):
     @property
     def refused(self) -> Kept | None:
         """Why the entry stays although it was chosen; None where its removal will be tried."""
+        if self.entry.pinned:
+            return Kept(f"it is pinned as {self.entry.pinned}", pinned=True)
         why = self.entry.stays or ("" if self.rule == ALL else self.entry.indivisible)
         return Kept(why) if why else None
 
@@ -131,7 +135,7 @@ class EvictSummary:
             if outcome.removed:
                 self.count_removed(outcome.removal)
             elif outcome.stays:
-                self.stay += 1
+                self.stay += not (outcome.kept and outcome.kept.pinned)
                 self.keep(outcome.removal.entry)
             yield outcome
 

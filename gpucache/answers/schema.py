@@ -30,7 +30,7 @@ from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSum
 from gpucache.answers.run import Intercepted, RunSummary
 from gpucache.answers.shipped import Shipped, ShippedSummary
 from gpucache.answers.stats import Stats
-from gpucache.answers.transfer import Pulled, PullSummary, Pushed, PushSummary
+from gpucache.answers.transfer import Pin, Pulled, PullSummary, Pushed, PushSummary
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import FleetOutcome, FleetSummary, WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, Reach
@@ -266,6 +266,7 @@ ANSWERS = (
     Answered("verify FILE", Shipped, "The same.", ShippedSummary),
     Answered("inspect --misses", RecordedMiss, "The last misses, newest first.", MissesSummary),
     Answered("inspect --stats", None, "Hits, misses and the time saved.", Stats),
+    Answered("inspect URL --pins", Pin, "The pins of a store, by system.", None),
     Answered("inspect --watch", Written, "Every entry as it is written: lines, and no document.", None),
     Answered(
         "inspect --watch",

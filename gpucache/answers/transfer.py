@@ -144,6 +144,19 @@ class Unsound(NamedTuple):
     """Whether that is damage, and not only another program's file."""
 
 
+class Pin(NamedTuple):
+    """The entries of one system that a pin of a store keeps; one with several pins counts for the first."""
+
+    pin: str
+    """Its name, as push --pin takes it."""
+    cache: str
+    """The system's name, as --cache takes it."""
+    entries: int
+    """How many there are."""
+    size_bytes: int
+    """Their total size."""
+
+
 class NotMoved(NamedTuple):
     """Entries that were not moved, all for one reason."""
 
@@ -377,6 +390,17 @@ def push(
         yield plain(f"entries of {caches} contain {tells}", "yellow")
     nothing = f"nothing to send: the caches have no {'new ' if added else ''}entries"
     yield _sum(summary, summary.counts, _PUSHED, nothing)
+
+
+def pins(shown: Sequence[Pin]) -> Iterator[Block]:
+    """A row for each pin and system."""
+    columns = (
+        Column("pin", lambda one: one.pin, whole=True, shared=True),
+        Column("cache", lambda one: one.cache, whole=True),
+        Column("entries", lambda one: str(one.entries), numeric=True),
+        Column("size", lambda one: format_size(one.size_bytes), numeric=True),
+    )
+    yield Grid(columns, shown) if shown else plain("no entry is pinned")
 
 
 def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) -> Iterator[Block]:

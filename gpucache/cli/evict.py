@@ -72,7 +72,8 @@ def evict(
 ) -> None:
     """Remove entries that match all given filters, least recently used first.
 
-    With URL they are entries of a store to which caches were pushed.
+    With URL they are entries of a store to which caches were pushed, used when a machine last pulled them;
+    pinned ones stay.
 
     Without a filter the limit of GPUCACHE_MAX_SIZE applies, or another cache's own limit. --dry-run shows
     what would be removed.

@@ -205,6 +205,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
 @timeout_option
 @flag("--list list_all", "Show every entry.")
 @flag("--watch", "Print every entry of any cache as it is written, until Ctrl-C.")
+@flag("--pins", "Show the pins of a store, which push --pin gives.")
 @flag("--misses", "Show the last misses and their reasons.")
 @flag("--stats", "Show hits, misses by reason and the compile time of hits, by program and by day.")
 @flag("--zero", "With --stats: count from now on.")
@@ -238,6 +239,7 @@ def inspect(
     cache: tuple[str, ...],
     list_all: bool,
     watch: bool,
+    pins: bool,
     misses: bool,
     stats: bool,
     zero: bool,
@@ -274,12 +276,14 @@ def inspect(
     if not (why or cache) and show_files("inspect", what, profile):
         return
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
-    ways |= {"--plot": plot, "--recording": recording, "--stats": stats}
+    ways |= {"--pins": pins, "--plot": plot, "--recording": recording, "--stats": stats}
     says_how = bool(named.anything or profile or wanted)
     _refuse_contradictions(ways, since, names=bool(what or targets), says_how=says_how)
     if _shown_whole(cache, watch=watch, plot=plot, recording=recording, stats=stats, zero=zero):
         return
     what, cache = stores_apart(what, cache)
+    if pins:
+        _show_pins(cache)
     if not (cache or why or extract or misses or what or targets or list_all):
         _show_everything()
         return
@@ -421,6 +425,18 @@ def _records(ours: "OwnContents") -> "Iterator[Block]":
 
 def _shown() -> int | None:
     return None if given().verbose else MISSES_SHOWN
+
+
+def _show_pins(names: tuple[str, ...]) -> None:
+    from gpucache.answers import transfer as text
+    from gpucache.remote.contents import StoredCache
+
+    stored = [cache for cache in open_named(names).caches if isinstance(cache, StoredCache)]
+    if not stored:
+        raise UsageError("--pins shows the pins of a store; name it by its URL")
+    found = sorted(pin for cache in stored for pin in cache.pins)
+    given().answer("inspect", found, {}, text.pins(found))
+    leave(0)
 
 
 def _misses(opened: Opened, since: int | None) -> None:

@@ -82,6 +82,13 @@ def _part(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _pin(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", text):
+        raise ValueError(f"{text!r} is no name of lower-case letters, digits and ._-")
+    return text
+
+
+PIN = Parsed("name", _pin)
 SIZE, AGE, PART = Parsed("size", _size), Parsed("age", _age), Parsed("part", _part)
 _LOCAL_SIZE, _CONSTANT = Parsed("local size", _local_size), Parsed("specialization constant", _constant)
 

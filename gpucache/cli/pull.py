@@ -60,6 +60,9 @@ def pull(
     From a web server, pull sees only entries listed in the index, which push and programs that send entries
     update.
 
+    In a directory or bucket that it may write to, pull notes the day, so that 'gpucache evict URL
+    --older-than 30d' takes entries that no machine pulled for 30 days.
+
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a
     """
@@ -67,6 +70,7 @@ def pull(
     from gpucache.answers.transfer import PullResult, PullSummary
     from gpucache.assembly import machine_of
     from gpucache.engine.machine import find_machine
+    from gpucache.remote.keeping import mark_of, note_use
     from gpucache.remote.pull import pull as receive
     from gpucache.remote.signing import read_trusted
     from gpucache.serve.row_cache import RowCache, without_rows
@@ -77,7 +81,7 @@ def pull(
         opened = open_to_fill(cache, folder, dry_run=dry_run)
         if opened.settings.read_only and not dry_run:
             raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
-        summary, told = PullSummary(), list["Pulled"]()
+        summary, told, used = PullSummary(), list["Pulled"](), set[str]()
         try:
             trusted = read_trusted(opened.settings.trusted_keys, opened.settings.signing_key)
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
@@ -97,8 +101,12 @@ def pull(
                     )
                 )
                 for outcome in summary.of(outcomes):
+                    if outcome.result in (PullResult.PULLED, PullResult.PRESENT):
+                        used.add(mark_of(outcome.entry.cache, outcome.entry.key))
                     if given().json or given().whole or outcome.result is PullResult.WOULD_PULL:
                         told.append(outcome)
+                if not dry_run:
+                    note_use(store, used)
         except KeyboardInterrupt:
             pulled = summary.counts[PullResult.PULLED]
             raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None

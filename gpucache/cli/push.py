@@ -14,7 +14,7 @@ import click
 from gpucache.caches.registry import ALL
 from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import EntryName, PathName, flag, valued
+from gpucache.cli.parameters import PIN, EntryName, PathName, flag, valued
 from gpucache.cli.running import FOLLOWED
 from gpucache.cli.stores import refuse_stores, store_options
 from gpucache.cli.streams import complain
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
     from gpucache.caches.interface import Cache
     from gpucache.engine.follow import Following
+    from gpucache.remote.objects import Objects
     from gpucache.remote.push import Outcome
+    from gpucache.remote.signing import SigningKey
 
 
 @click.command(cls=VerbCommand)
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 )
 @flag("--sources", "Send entries that contain source text, too.")
 @flag("--shared", "Let other users, such as a web server's, read a directory that becomes a store.")
+@valued(
+    "--pin", "NAME", PIN,
+    "Pin what the store then has of these entries: evict leaves them until NAME pins others.",
+)  # fmt: skip
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
 @flag("--follow", "Go on sending entries as they are written, until an interrupt or SIGTERM.")
 @global_options
@@ -49,6 +55,7 @@ def push(
     key: Path | None,
     sources: bool,
     shared: bool,
+    pin: str | None,
     dry_run: bool,
     follow: bool,
 ) -> None:
@@ -77,6 +84,9 @@ def push(
     gone for readers at once; its files are marked, and removed by the first push, eviction or repair that
     runs an hour later, so that none of them takes a file from a machine that is sending the same.
 
+    Each push --pin NAME moves the pin to its own entries, those that were there already included; one of an
+    empty root removes it. 'gpucache inspect URL --pins' lists pins.
+
     The tag of oci://, gpucache if none is named, is an image with files as their owners lay them out: entries
     of gpucache are a root, those of others are below the name of their system. Copy it with skopeo, pin its
     digest, or mount it as an image volume.
@@ -91,12 +101,11 @@ def push(
     from gpucache.answers import transfer as text
     from gpucache.answers.console import display
     from gpucache.answers.transfer import PushResult, PushSummary
-    from gpucache.remote.objects import is_folder
+    from gpucache.remote.keeping import mark_of
+    from gpucache.remote.keeping import pin as pin_all
     from gpucache.remote.push import push as send
-    from gpucache.remote.signing import load_signing_key, new_key, read_trusted, signing_key
-    from gpucache.remote.store import MADE
+    from gpucache.remote.signing import read_trusted
     from gpucache.serve.row_cache import beside, without_rows
-    from gpucache.settings import own_key_place
 
     refuse_stores(cache)
     if follow and (what or dry_run):
@@ -104,23 +113,14 @@ def push(
     opened = open_named(cache, systems=False)
     file = opened.settings.signing_key
     trusted = read_trusted(opened.settings.trusted_keys, file)
-    summary, told = PushSummary(), list["Pushed"]()
+    summary, told, pinned = PushSummary(), list["Pushed"](), set[str]()
     try:
         # A bar would run over what the program beside it prints.
         bars = display(quiet=True) if follow else given().progress()
         with closing(open_store(url, shared=shared)) as store, bars as bar:
             if not store.writes:
                 raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
-            own, in_folder = own_key_place(), is_folder(store)
-            made = False
-            if key:
-                signing = load_signing_key(key)
-            elif dry_run and in_folder and file is None and not (own and own.exists()):
-                signing = new_key("none")
-            else:
-                signing, made = signing_key(file, make=in_folder)
-            if made:
-                given().say(f"gpucache: {MADE.format(own, signing.public.text)}")
+            signing = _signing_key(store, key, file, dry_run=dry_run)
             how = partial(
                 send,
                 store=store,
@@ -137,8 +137,12 @@ def push(
                 outcomes = without_rows(how(beside(opened.select(what))))
                 require_named(opened, cache)
             for outcome in summary.of(outcomes):
+                if outcome.result in (PushResult.SENT, PushResult.PRESENT):
+                    pinned.add(mark_of(outcome.entry.cache, outcome.entry.key))
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
                     told.append(outcome)
+            if pin is not None and not dry_run:
+                pin_all(store, pin, pinned)
     except KeyboardInterrupt:
         sent = summary.counts[PushResult.SENT]
         raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
@@ -146,6 +150,24 @@ def push(
     lines = text.push(told, summary, whole=given().whole, added=FOLLOWED in os.environ)
     given().answer("push", told, summary, lines)
     finish(opened, summary.exit_code)
+
+
+def _signing_key(store: "Objects", named: Path | None, file: Path | None, *, dry_run: bool) -> "SigningKey":
+    """The key of the option, or that of this user, which a directory makes; raises UsageError."""
+    from gpucache.remote.objects import is_folder
+    from gpucache.remote.signing import load_signing_key, new_key, signing_key
+    from gpucache.remote.store import MADE
+    from gpucache.settings import own_key_place
+
+    own, in_folder = own_key_place(), is_folder(store)
+    if named:
+        return load_signing_key(named)
+    if dry_run and in_folder and file is None and not (own and own.exists()):
+        return new_key("none")
+    signing, made = signing_key(file, make=in_folder)
+    if made:
+        given().say(f"gpucache: {MADE.format(own, signing.public.text)}")
+    return signing
 
 
 _AGAIN_S = 15.0

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
 from gpucache.answers.evict import Kept
+from gpucache.answers.transfer import Pin
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach
 from gpucache.caches.interface import Cache, Wanted
@@ -30,6 +31,7 @@ from gpucache.remote.catalogue import (
     whole,
     write_catalogue,
 )
+from gpucache.remote.keeping import NOTHING_KEPT, Keeping, mark_of, read_keeping
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, is_removable, read_sized
 from gpucache.remote.records import Signed
 from gpucache.remote.removal import mark, sweep
@@ -62,6 +64,15 @@ class Contents:
         """All records; raises RemoteError."""
         return read_catalogue(self.store, self.trusted, objects=True)
 
+    @cached_property
+    def keeping(self) -> Keeping:
+        """The pins, and when an entry was used or made last; raises RemoteError."""
+        found = read_keeping(self.store)
+        used_ns = dict(found.used_ns)
+        for one in self.catalogue.records.values():
+            used_ns[_mark(one)] = max(one.record.made_ns, used_ns.get(_mark(one), 0))
+        return found._replace(used_ns=used_ns)
+
     def caches(self) -> "tuple[StoredCache, ...]":
         """A cache for each system; one of our own if the store is empty. Raises RemoteError."""
         systems = sorted({one.record.system for one in self.catalogue.records.values()}) or [OWN]
@@ -91,6 +102,8 @@ class Contents:
         for _ in range(_TRIES):  # another machine may merge what it read before
             catalogue = self.catalogue
             going &= catalogue.records.keys()
+            pins = read_keeping(self.store)  # somebody may have pinned an entry since
+            going = {one for one in going if not pins.pinned(_mark(catalogue.records[one]))}
             kept = [one for found, one in catalogue.records.items() if found not in going]
             freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
             marked |= freed - {name for one in kept for name, _ in objects_of(one)}
@@ -104,6 +117,7 @@ class Contents:
             if not going:
                 break
         finish_catalogue(self.store)
+        self.store.remove(self.keeping.outdated)
         sweep(self.store, lambda: self._again().named)
         self.store.finish()
         return _LATER.format(format_count(count, "object", "objects"), self.store.url) if count else ""
@@ -136,7 +150,15 @@ class StoredCache(Cache):
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - a catalogue has no more
         """Every entry that the catalogues name."""
-        return map(_entry, self._own())
+        return (_entry(one, self._contents.keeping) for one in self._own())
+
+    @property
+    def pins(self) -> Iterator[Pin]:
+        """The pins that its entries have."""
+        entries = list(self.scan())
+        for name in sorted({one.pinned for one in entries} - {""}):
+            sizes = [one.size_bytes for one in entries if one.pinned == name]
+            yield Pin(name, self.name, len(sizes), sum(sizes))
 
     def unread(self) -> Sequence[str]:
         """Why something could not be removed, a sentence each."""
@@ -162,7 +184,7 @@ class StoredCache(Cache):
         """Every entry with the result of ``check``, read many at once; raises RemoteError."""
         number, shares = share
         for one, data in self._contents.data_of(list(self._own())[number::shares]):
-            entry = _entry(one)
+            entry = _entry(one, self._contents.keeping)
             yield entry, self._checked(entry, one, data)
 
     def leftovers(self) -> Iterator[Checked]:
@@ -257,24 +279,29 @@ def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntr
     catalogue = require_store(store, read_catalogue(store, trusted, objects=True))
     for one in catalogue.records.values():
         if one.record.system == OWN and one.is_believed(trusted):
-            yield _entry(one)
+            yield _entry(one, NOTHING_KEPT)
 
 
-def _entry(one: Signed) -> CacheEntry:
-    record = one.record
+def _mark(one: Signed) -> str:
+    return mark_of(one.record.system, one.record.key)
+
+
+def _entry(one: Signed, keeping: Keeping) -> CacheEntry:
+    record, mark = one.record, _mark(one)
     return CacheEntry(
         record.system,
         record.key,
         record.files[0].name,
         record.size_bytes,
         record.made_ns,
-        record.made_ns,
+        keeping.used_ns.get(mark, record.made_ns),
         record.program,
         record.target,
         record.kind,
         unique=True,
         fields=record.facts,
         compile_ns=record.compile_ns,
+        pinned=keeping.pinned(mark),
         handle=one,
     )
 

@@ -1,0 +1,80 @@
+"""What is known of the use of a store's entries: pins, which users give, and the days of pulls.
+
+An object ``pins/NAME`` lists the entries that an eviction leaves alone; an empty one is no pin. An object
+``uses/DAY-DIGEST`` lists the entries that some pull of that day had in its caches afterwards: machines that
+pull the same write one together. Its date is the store's own. Nothing is signed: who can write to a store can
+remove its entries as well. Must not know records.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from typing import NamedTuple
+
+from gpucache.caches.registry import OWN
+from gpucache.errors import RemoteError
+from gpucache.remote.objects import Listed, Objects, is_removable, read_sized
+
+PINS, _USES = "pins/", "uses/"
+_DIGITS = 32
+_MOST_BYTES = 64 << 20
+_KEPT_NS = 400 * 24 * 3600 * 10**9
+"""How long uses are kept."""
+
+
+class Keeping(NamedTuple):
+    """The pins and uses of a store."""
+
+    pins: Mapping[str, frozenset[str]]
+    """The marks of entries, by name of the pin."""
+    used_ns: Mapping[str, int]
+    """The last day of use, by mark of the entry."""
+    outdated: tuple[str, ...]
+    """The objects of uses that nobody needs any more."""
+
+    def pinned(self, mark: str) -> str:
+        """The name of a pin that an entry has; empty if it has none."""
+        return next((name for name, marks in self.pins.items() if mark in marks), "")
+
+
+NOTHING_KEPT = Keeping({}, {}, ())
+
+
+def mark_of(system: str, key: str) -> str:
+    """The mark of an entry, by which pins and uses name it; the rows of our own entries have those."""
+    system, key = (OWN, key[:64]) if system.startswith(OWN) else (system, key)
+    return sha256(f"{system}\0{key}".encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+
+
+def pin(store: Objects, name: str, marks: Iterable[str]) -> None:
+    """Pin these entries by a name, in place of those that it pinned; raises RemoteError."""
+    data = "\n".join(sorted(marks)).encode()
+    store.replace(f"{PINS}{name}", lambda _: data)
+
+
+def note_use(store: Objects, marks: Iterable[str]) -> None:
+    """Note that entries were pulled today, in a store that takes it."""
+    data = "\n".join(sorted(marks)).encode()
+    if data and store.writes and store.served:
+        with suppress(RemoteError):  # a reader may have no permission
+            name = f"{_USES}{time.strftime('%Y%m%d', time.gmtime())}-{sha256(data).hexdigest()}"
+            list(store.create([(name, data)]))
+
+
+def read_keeping(store: Objects) -> Keeping:
+    """The pins and uses of a store; none of one that lists nothing. Raises RemoteError."""
+    listed = [one for folder in (PINS, _USES) for one in store.listed(folder)] if store.lists else []
+    now_ns = max((one.written_ns for one in listed), default=0)
+    uses: dict[str, Listed] = {one.name: one for one in listed if is_removable(one.name)}
+    outdated = tuple(name for name, one in uses.items() if one.written_ns < now_ns - _KEPT_NS)
+    pins, used_ns = dict[str, frozenset[str]](), dict[str, int]()
+    sizes = {one.name: min(one.size_bytes, _MOST_BYTES) for one in listed if one.name not in outdated}
+    for name, data in read_sized(store, sizes):
+        marks = frozenset((data or b"").decode("latin-1").split())
+        if name in uses:
+            when_ns = uses[name].written_ns
+            used_ns.update((one, max(when_ns, used_ns.get(one, 0))) for one in marks)
+        elif marks:
+            pins[name.removeprefix(PINS)] = marks
+    return Keeping(pins, used_ns, outdated)

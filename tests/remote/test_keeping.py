@@ -1,0 +1,101 @@
+"""Pins and uses of a store: what an eviction leaves alone."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import RemoteError
+from gpucache.remote.keeping import mark_of, note_use, pin, read_keeping
+from gpucache.remote.objects import open_objects
+from tests.benchmarks.large_cache import make_cache
+from tests.remote.fleet import Fleet
+
+_DAY_S = 24 * 3600
+_NAMES = {"one": "folder-0/kernel-0.cu", "two": "folder-1/kernel-1.cu"}
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path: Path) -> Fleet:
+    fleet = Fleet(tmp_path)
+    make_cache(tmp_path / "maker", 2, 1)
+    settings = {**fleet.signing(), "GPUCACHE_REMOTE": ""}
+    for words in (("one", "--pin", "kept"), ()):
+        named = [_NAMES.get(word, word) for word in words]
+        assert fleet.gpucache("maker", "push", fleet.store, *named, **settings).returncode == 0
+    return fleet
+
+
+def _programs(fleet: Fleet) -> list[str]:
+    done = fleet.gpucache("any", "--json", "inspect", fleet.store, "--list", **fleet.trusting())
+    return sorted(one["program"] for one in json.loads(done.stdout)["outcomes"])
+
+
+def test_evict_leaves_what_is_pinned(fleet: Fleet) -> None:
+    """Until the pin is moved to other entries; a pinned one is no failure of the command."""
+    done = fleet.gpucache("any", "--json", "evict", fleet.store, "--all", "--yes")
+    assert (done.returncode, _programs(fleet)) == (0, [_NAMES["one"]])
+    shown = json.loads(fleet.gpucache("any", "--json", "inspect", fleet.store, "--pins").stdout)
+    assert [(one["pin"], one["cache"], one["entries"]) for one in shown["outcomes"]] == [
+        ("kept", "gpucache", 1)
+    ]
+    moved = fleet.gpucache("maker", "push", fleet.store, _NAMES["two"], "--pin", "kept", **fleet.signing())
+    assert moved.returncode == 0
+    assert fleet.gpucache("any", "evict", fleet.store, "--all", "--yes").returncode == 0
+    assert _programs(fleet) == [_NAMES["two"]]
+
+
+def test_evict_by_age_goes_by_what_pulls_note(fleet: Fleet) -> None:
+    """A machine that pulls keeps what it has; the rest is as old as its build."""
+    pulled = fleet.gpucache("reader", "pull", fleet.store, **fleet.trusting())
+    assert pulled.returncode == 0
+    [use] = (fleet.store / "uses").iterdir()
+    assert fleet.gpucache("reader", "pull", fleet.store, **fleet.trusting()).returncode == 0
+    assert [use] == list((fleet.store / "uses").iterdir())  # those of a day write it together
+    used_s = time.time() - 60 * _DAY_S
+    os.utime(use, (used_s, used_s))
+    store = open_objects(str(fleet.store))
+    assert {when // 10**9 for when in read_keeping(store).used_ns.values()} == {int(used_s)}
+    for days, left in ((90, 2), (30, 1)):  # one is pinned
+        assert fleet.gpucache("any", "evict", fleet.store, "--older-than", f"{days}d").returncode == 0
+        assert len(_programs(fleet)) == left
+
+
+def test_a_pull_that_may_not_write_notes_nothing() -> None:
+    """It is no failure."""
+
+    class _Refusing:
+        writes = served = True
+
+        def create(self, _: object) -> object:
+            raise RemoteError("it refuses; ask")
+
+    note_use(_Refusing(), ["a" * 32])  # type: ignore[arg-type]
+
+
+def test_uses_of_long_ago_go_with_an_eviction(fleet: Fleet) -> None:
+    """By the store's own dates."""
+    store = open_objects(str(fleet.store))
+    for number in range(2):
+        note_use(store, [f"{number:032x}"])
+    old, new = sorted((fleet.store / "uses").iterdir())
+    os.utime(old, (1e9, 1e9))
+    assert len(read_keeping(store).outdated) == 1
+    fleet.gpucache("any", "evict", fleet.store, "--program", _NAMES["two"])
+    assert list((fleet.store / "uses").iterdir()) == [new]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\n\n \x00", b"x" * 100])
+def test_any_bytes_may_be_in_a_pin(tmp_path: Path, data: bytes) -> None:
+    """They pin nothing that exists."""
+    store = open_objects(str(tmp_path / "store"))
+    pin(store, "a", ["b" * 32])
+    (tmp_path / "store" / "pins" / "a").write_bytes(data)
+    assert not read_keeping(store).pinned("b" * 32)
+
+
+def test_rows_stay_with_their_entries() -> None:
+    """They have no date of their own."""
+    assert mark_of("gpucache-rows", f"{'ab' * 32}-row") == mark_of("gpucache", "ab" * 32)
