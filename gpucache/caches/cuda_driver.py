@@ -21,7 +21,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
-from gpucache.caches.files import Tally, allocated_bytes, below, open_folder
+from gpucache.caches.files import NameTally, allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
@@ -51,8 +51,8 @@ _UNPROVEN = (
 )
 
 
-def _one() -> Tally:
-    return Tally(named=1)
+def _one() -> NameTally:
+    return NameTally(named=1)
 
 
 @dataclass(slots=True)
@@ -72,14 +72,14 @@ class Survey:
     """Files whose place and name are exactly as in the listings."""
     telling: int = 0
     """How many of them have a letter in their name; a plain number may be another program's date."""
-    strangers: Tally = field(default_factory=_one)
+    strangers: NameTally = field(default_factory=_one)
     """Everything in the tree that is not named as the driver's own, including links."""
-    oversize: Tally = field(default_factory=_one)
-    empty: Tally = field(default_factory=_one)
-    temporary: Tally = field(default_factory=_one)
-    links: Tally = field(default_factory=_one)
-    distrusted: Tally = field(default_factory=_one)
-    unread: Tally = field(default_factory=_one)
+    oversize: NameTally = field(default_factory=_one)
+    empty: NameTally = field(default_factory=_one)
+    temporary: NameTally = field(default_factory=_one)
+    links: NameTally = field(default_factory=_one)
+    distrusted: NameTally = field(default_factory=_one)
+    unread: NameTally = field(default_factory=_one)
     key: str = KEY
     owned: bool = True
 
@@ -328,7 +328,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
     return found
 
 
-def clear(root: Path, began_ns: int) -> Tally:
+def clear(root: Path, began_ns: int) -> NameTally:
     """Remove the driver's own files older than an instant; returns its failures. Raises OSError.
 
     Newer files belong to a program that started meanwhile. The index goes first, so that such a program
@@ -341,7 +341,7 @@ def clear(root: Path, began_ns: int) -> Tally:
     return failed
 
 
-def _clear(folder: Folder, above: str, began_ns: int, failed: Tally) -> None:
+def _clear(folder: Folder, above: str, began_ns: int, failed: NameTally) -> None:
     for found in folder.entries():
         path = above + found.name
         if not found.is_dir(follow_symlinks=False):
@@ -360,7 +360,7 @@ def _clear(folder: Folder, above: str, began_ns: int, failed: Tally) -> None:
                 folder.rmdir(found.name)
 
 
-def _remove(folder: Folder, name: str, began_ns: int, failed: Tally) -> None:
+def _remove(folder: Folder, name: str, began_ns: int, failed: NameTally) -> None:
     try:
         status = folder.lstat(name)
         # No clearing takes an hour: a file dated further in the future has a wrong date.

@@ -19,7 +19,7 @@ Compile = Callable[[BuildRequest, tuple[str, ...]], Artifact]
 """Compiles with some options and no other, as another system would."""
 
 
-class Kind(Enum):
+class Argument(Enum):
     """The type of an option's argument, and of the value passed on."""
 
     FLAG = auto()
@@ -39,7 +39,7 @@ class Option:
     """An option that some forms take; without it the value is None, False or no values."""
 
     name: str
-    kind: Kind
+    kind: Argument
     told: str
     metavar: str = ""
     many: bool = False
@@ -49,7 +49,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExportRequest:
     """The request for one export: its inputs and its output."""
 
     out: Path
@@ -62,20 +62,20 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ExportForm:
     """A form in which a cache of one system can be written."""
 
     name: str
     told: str
     """Its help: one line, and paragraphs on its inputs."""
     options: tuple[Option, ...]
-    write: Callable[[Asked], Exported]
+    write: Callable[[ExportRequest], Exported]
     """Raises GpucacheError; then no partial output is left."""
     language: Language | None = None
     """The language of its sources; None if its inputs are not sources."""
 
 
-def form_of(name: str) -> Form:
+def form_of(name: str) -> ExportForm:
     """A form by its name, one of ``EXPORTERS``, whose module is imported now."""
-    found: tuple[Form, ...] = import_module(EXPORTERS[name]).FORMS
+    found: tuple[ExportForm, ...] = import_module(EXPORTERS[name]).FORMS
     return next(one for one in found if one.name == name)

@@ -366,7 +366,7 @@ def _identities(seen: Mapping[str, os.stat_result]) -> dict[str, Identity]:
 
 
 @dataclass(slots=True)
-class Tally:
+class NameTally:
     """Names, in constant memory; as text the first of them in order and how many more there are."""
 
     named: int = 3
@@ -385,7 +385,7 @@ class Tally:
 
 def listed(names: Iterable[str]) -> str:
     """The first names in order and how many more there are, in constant memory; empty for none."""
-    found = Tally()
+    found = NameTally()
     for name in names:
         found.add(name)
     return str(found)

@@ -28,8 +28,8 @@ from gpucache.caches.files import (
     Frame,
     Identity,
     LargeError,
+    NameTally,
     Parts,
-    Tally,
     listed,
 )
 from gpucache.caches.format import HOUR_NS, Check, Format, HeldError
@@ -332,7 +332,7 @@ class FilesFormat(Format[Files]):
             os.close(fd)
 
     def beside(self) -> Iterator[Checked]:
-        strange = Tally()
+        strange = NameTally()
         for node in self._nodes():
             told = self._beside(node)
             if told is not None:

@@ -47,7 +47,7 @@ _ARCHITECTURES = (
 _TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
 
 
-class Row(NamedTuple):
+class TaichiRow(NamedTuple):
     """One kernel."""
 
     name: str
@@ -59,17 +59,17 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class TaichiIndex:
     """The content of an index."""
 
     version: tuple[int, ...]
-    rows: Mapping[str, Row]
+    rows: Mapping[str, TaichiRow]
     """Rows by the name of their file."""
 
     @classmethod
-    def read(cls, data: bytes) -> "Index":
+    def read(cls, data: bytes) -> "TaichiIndex":
         """An index from its bytes; raises FormatError if they are inconsistent."""
-        rows: dict[str, Row] = {}
+        rows: dict[str, TaichiRow] = {}
         try:
             size, *version, _, count = _ROWS.unpack_from(data)
             if size != len(data):
@@ -80,7 +80,7 @@ class Index:
                 key, at = _text(data, at)
                 if name in rows:
                     raise FormatError(f"it has two rows for {name}")
-                rows[name] = Row(name, key, *_ROW_END.unpack_from(data, at))
+                rows[name] = TaichiRow(name, key, *_ROW_END.unpack_from(data, at))
                 at += _ROW_END.size
         except struct.error:
             raise FormatError("it ends in the middle of a row") from None
@@ -172,7 +172,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         row = self._index.rows.get(_name(item)) if self._index else None
         if row is None or self._index is None:
             raise FormatError("the index has no row for it")
-        index = Index(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
+        index = TaichiIndex(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
         return [*super().files_to_move(item), PortableFile(self.index, index.written(), 0o644)]
 
     def holds(self, item: Files, names: Collection[str]) -> bool:
@@ -186,7 +186,7 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """Its file, then its row in the index, below Taichi's lock."""
-        new = Index.read(entry.files[-1].data)
+        new = TaichiIndex.read(entry.files[-1].data)
         if list(new.rows) != [Path(entry.files[0].name).stem]:
             raise FormatError("its index has other rows than its own")
         now_s = self.now_ns() // SECOND_NS
@@ -202,7 +202,7 @@ class Taichi(TaichiPlaces, FilesFormat):
                 raise UnjudgedError(self._other_version)
             done = move()
             if done:
-                self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)
+                self._write(TaichiIndex(new.version, {**index.rows, **rows}), entry.files[-1].mode)
         self.__dict__.pop("_index", None)
         return done
 
@@ -253,35 +253,35 @@ class Taichi(TaichiPlaces, FilesFormat):
         return super().clear(checked)
 
     @cached_property
-    def _index(self) -> Index | None:
+    def _index(self) -> TaichiIndex | None:
         """The index; None if it is missing or invalid."""
         with suppress(OSError, FormatError):
             return self._read()
         return None
 
-    def _read(self) -> Index:
+    def _read(self) -> TaichiIndex:
         try:
             with open_folder(self.root) as folder:
-                return Index.read(read(folder, self.index, _INDEX_BYTES))
+                return TaichiIndex.read(read(folder, self.index, _INDEX_BYTES))
         except FileNotFoundError:
-            return Index((), {})
+            return TaichiIndex((), {})
 
-    def _gone(self, index: Index) -> set[str]:
+    def _gone(self, index: TaichiIndex) -> set[str]:
         return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.{self.ending}")}
 
     def _drop(self, names: set[str]) -> None:
         try:
             with open_folder(self.root) as folder:
-                index = Index.read(read(folder, self.index, _INDEX_BYTES))
+                index = TaichiIndex.read(read(folder, self.index, _INDEX_BYTES))
                 mode = stat.S_IMODE(folder.lstat(self.index).st_mode)
         except (FormatError, FileNotFoundError):
             return
         if names.isdisjoint(index.rows):
             return
         rows = {name: row for name, row in index.rows.items() if name not in names}
-        self._write(Index(index.version, rows), mode)
+        self._write(TaichiIndex(index.version, rows), mode)
 
-    def _write(self, index: Index, mode: int) -> None:
+    def _write(self, index: TaichiIndex, mode: int) -> None:
         with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
                 folder.unlink(f"{self.index}.new")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpucache.caches.exports import Asked, Form, Kind, Option, form_of
+from gpucache.caches.exports import Argument, ExportForm, ExportRequest, Option, form_of
 from gpucache.caches.registry import EXPORTERS
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import EntryName, Name, PathName, TargetName, field, read_whole, valued
@@ -39,7 +39,7 @@ def export() -> None:
     """
 
 
-def _form(form: Form) -> None:
+def _form(form: ExportForm) -> None:
     def write(out: Path, sources: tuple[Path, ...], **values: Any) -> None:
         from gpucache.answers.export import exported
         from gpucache.assembly import compile_exactly
@@ -50,7 +50,7 @@ def _form(form: Form) -> None:
         language = form.language
         programs = [] if language is None else [load_program(one, one.name, language) for one in sources]
         options = {one.name: _value(one, values[_parameter(one)]) for one in form.options}
-        done = form.write(Asked(out, sources, tuple(programs), options, compile_exactly))
+        done = form.write(ExportRequest(out, sources, tuple(programs), options, compile_exactly))
         given().answer("export", [done], {"entries": done.entries}, exported(done))
 
     function: Callable[..., None] = global_options(write)
@@ -58,8 +58,8 @@ def _form(form: Form) -> None:
         function = click.option(
             option.name,
             metavar=option.metavar or None,
-            type={Kind.TARGET: TargetName(), Kind.FILE: PathName(dir_okay=False)}.get(option.kind),
-            is_flag=option.kind is Kind.FLAG,
+            type={Argument.TARGET: TargetName(), Argument.FILE: PathName(dir_okay=False)}.get(option.kind),
+            is_flag=option.kind is Argument.FLAG,
             multiple=option.many,
             help=option.told,
         )(function)
@@ -75,9 +75,9 @@ def _parameter(option: Option) -> str:
 
 
 def _value(option: Option, value: Any) -> Any:
-    if option.kind is Kind.FIELD:
+    if option.kind is Argument.FIELD:
         return tuple(field(option.name, text, f"; {option.remedy}") for text in value)
-    if option.kind is Kind.FILE and value is not None:
+    if option.kind is Argument.FILE and value is not None:
         try:
             return read_whole(value)
         except OSError as error:

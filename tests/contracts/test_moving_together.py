@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gpucache.caches.portable import PortableEntry, Restored
-from gpucache.caches.taichi import Index
+from gpucache.caches.taichi import TaichiIndex
 from tests.caches.pytools import build as pytools
 from tests.caches.sycl import build as sycl
 from tests.contracts.examples import EXAMPLES, open_example
@@ -71,8 +71,8 @@ def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_p
 def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
     """Taichi compiles a kernel at every start if it has a row and no file."""
     first, second, *_ = _packed(open_example("taichi", EXAMPLES["taichi"].make(tmp_path / "there")))
-    rows = [Index.read(one.files[-1].data) for one in (first, second)]
-    both = Index(rows[0].version, {**rows[0].rows, **rows[1].rows}).written()
+    rows = [TaichiIndex.read(one.files[-1].data) for one in (first, second)]
+    both = TaichiIndex(rows[0].version, {**rows[0].rows, **rows[1].rows}).written()
     tic, index = first.files
     changed = first._replace(files=(tic, index._replace(data=both)))
     (done,) = _restored("taichi", tmp_path / "here", changed)

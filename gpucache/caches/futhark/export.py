@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.answers.export import Exported, Source
-from gpucache.caches.exports import Asked, Form, Kind, Option
+from gpucache.caches.exports import Argument, ExportForm, ExportRequest, Option
 from gpucache.caches.futhark import file
 from gpucache.caches.futhark.file import key_of, native_signed, read_log
 from gpucache.caches.futhark.format import is_cache_file
@@ -45,13 +45,17 @@ _FIXED_INCLUDES = ("-I/usr/local/cuda/include", "-I/usr/include")
 _SHARED_KIB = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99}
 _SHARED_KIB_SINCE = ((12, 99), (9, 227))
 _RESERVED_BYTES = 1024  # of each block since 8.0, which Futhark takes off
-_TARGET = Option("--target", Kind.TARGET, "The device, such as cuda:sm_86.", "T")
+_TARGET = Option("--target", Argument.TARGET, "The device, such as cuda:sm_86.", "T")
 _OPTION = Option(
-    "--option", Kind.TEXT, "An option that the program gets by --nvrtc-option; repeatable.", "O", many=True
+    "--option",
+    Argument.TEXT,
+    "An option that the program gets by --nvrtc-option; repeatable.",
+    "O",
+    many=True,
 )
 _LOG = Option(
     "--log",
-    Kind.FILE,
+    Argument.FILE,
     "The program's output with -L, whose list of options is used unchanged.",
     "FILE",
     remedy="name the log that -L wrote",
@@ -68,7 +72,7 @@ _BEYOND_ASCII = (
 )
 
 
-def write(asked: Asked) -> Exported:
+def write(asked: ExportRequest) -> Exported:
     """Compile a dumped program to PTX as Futhark would on a device, and write its cache file.
 
     Raises TargetError, UsageError, CompileError, NoDeviceError or CacheUnusableError.
@@ -94,7 +98,7 @@ def write(asked: Asked) -> Exported:
 
 
 FORMS = (
-    Form(
+    ExportForm(
         "futhark",
         "Compile a Futhark program's dump into its cache file.\n\n"
         "SOURCE is written by the program's --dump-cuda. It is compiled to PTX as Futhark does.",

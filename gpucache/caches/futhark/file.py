@@ -203,7 +203,7 @@ def read_log(log: bytes) -> LogReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FutharkBuild:
     """A program as it is built now."""
 
     source: bytes
@@ -213,7 +213,7 @@ class Question:
     """Empty if the question and its log do not say."""
     log: LogReading | None = None
 
-    def of(self, backend: str) -> "Question":
+    def of(self, backend: str) -> "FutharkBuild":
         """The question for a backend, if it named none."""
         options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
         return replace(self, backend=backend, options=tuple(options))
@@ -231,7 +231,7 @@ class Question:
         return f"{self.backend} source of {size} with {len(self.options)} options".strip()
 
 
-def read_question(wanted: Wanted) -> Question:
+def read_question(wanted: Wanted) -> FutharkBuild:
     """The question; raises UsageError for a field that is missing or has an unusable value."""
     source, log = once(wanted, "source"), once(wanted, "log")
     if source is None:
@@ -251,4 +251,4 @@ def read_question(wanted: Wanted) -> Question:
     backend = named.decode() if named else reading.backend if reading else ""
     if not backend and any(_OPENCL_ONLY in option for option in options):
         backend = "opencl"
-    return Question(source, options, "", reading).of(backend)
+    return FutharkBuild(source, options, "", reading).of(backend)

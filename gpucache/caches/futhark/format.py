@@ -22,7 +22,7 @@ from gpucache.caches.files import Files, Frame, Rule, Span
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock
 from gpucache.caches.futhark import file
-from gpucache.caches.futhark.file import COMPARED_BYTES, LogReading, Question
+from gpucache.caches.futhark.file import COMPARED_BYTES, FutharkBuild, LogReading
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
@@ -189,7 +189,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             yield Reach(self.name, question.words, Verdict.NEVER_BUILT, detail)
 
     def _answered(
-        self, question: Question, item: Files, elsewhere: str
+        self, question: FutharkBuild, item: Files, elsewhere: str
     ) -> tuple[Served | Verdict, str, tuple[Difference, ...], str]:
         """Verdict, detail, what differs, and the question in words; ``elsewhere`` is the file that the log
         names instead."""

@@ -166,7 +166,7 @@ LAYOUT = Layout(
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramFolder:
     """A program's directory, and its bitcode if it can be parsed."""
 
     files: Files
@@ -176,7 +176,7 @@ class Program:
     """Why its program cannot be parsed."""
 
     @classmethod
-    def of(cls, item: Files) -> "Program":
+    def of(cls, item: Files) -> "ProgramFolder":
         """A program with its bitcode as it is now; raises OSError."""
         found = cls(item, LAYOUT.roles(item))
         main, broken = found.main, None
@@ -373,7 +373,7 @@ class Pocl(PoclPlaces, FilesFormat):
         return super().items(prefix.lower())
 
     def look(self, item: Files) -> CacheEntry | None:
-        found = Program.of(item)
+        found = ProgramFolder.of(item)
         if not found.main:
             return None
         sizes, kernels = dict.fromkeys(one.local_size or "any" for one in found.variants), found.kernels
@@ -391,7 +391,7 @@ class Pocl(PoclPlaces, FilesFormat):
         )
 
     def stays(self, item: Files) -> str:
-        return Program(item, LAYOUT.roles(item)).stays
+        return ProgramFolder(item, LAYOUT.roles(item)).stays
 
     def trust(self, item: Files) -> Iterator[Problem]:
         now = item.again()
@@ -425,7 +425,7 @@ class Pocl(PoclPlaces, FilesFormat):
         return found.read(found.main)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        found = Program.of(item)
+        found = ProgramFolder.of(item)
         if found.broken:
             why = found.broken.detail
             raise FormatError(f"{entry.path} cannot be read: {why}; run 'gpucache verify'")
@@ -464,14 +464,14 @@ class Pocl(PoclPlaces, FilesFormat):
                 yield found
 
     def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        found = Program.of(cast("Files", entry.handle))
+        found = ProgramFolder.of(cast("Files", entry.handle))
         known = (*(found.module.kernels if found.module else ()), *found.folders)
         launches = [f"{short(one.kernel)} {one.local_size or 'any local size'}" for one in found.variants]
         return {"kernel": known, "local size": launches, "LLVM": [found.llvm]}
 
-    def _now(self, item: Files) -> Program:
+    def _now(self, item: Files) -> ProgramFolder:
         """A program as it is now; raises OSError, FileNotFoundError if it is gone."""
-        found = Program.of(item.again())
+        found = ProgramFolder.of(item.again())
         if not found.main:
             raise FileNotFoundError(errno.ENOENT, "it is gone")
         return found
@@ -482,10 +482,10 @@ class Pocl(PoclPlaces, FilesFormat):
         """Whether the program is as the scan saw it, and PoCL has not found it built since."""
         return self._same(item) is not None
 
-    def _same(self, item: Files) -> Program | None:
+    def _same(self, item: Files) -> ProgramFolder | None:
         """The program as it is now; None if it was replaced or used since the scan."""
         now = item.again()
-        found, before = Program(now, LAYOUT.roles(now)), Program(item, LAYOUT.roles(item))
+        found, before = ProgramFolder(now, LAYOUT.roles(now)), ProgramFolder(item, LAYOUT.roles(item))
         return found if found.main and found.identity == before.identity else None
 
     def remove(self, item: Files) -> Kept | None:
@@ -534,7 +534,7 @@ class Pocl(PoclPlaces, FilesFormat):
     def beside(self) -> Iterator[Checked]:
         yield from super().beside()
         for item in self.layout.items(self.root):
-            found = Program(item, LAYOUT.roles(item))
+            found = ProgramFolder(item, LAYOUT.roles(item))
             if not found.main and found.stays:
                 yield self.told(item.path, Problem(FindingKind.LEFTOVER, found.stays))
         if old := list(self._old()):
@@ -556,7 +556,7 @@ class Pocl(PoclPlaces, FilesFormat):
         """The place and size on disk of each leftover that no program can have in use."""
         for item in self.layout.items(self.root):
             found, newest = (
-                Program(item, LAYOUT.roles(item)),
+                ProgramFolder(item, LAYOUT.roles(item)),
                 max(one.st_mtime_ns for one in item.seen.values()),
             )
             if not found.main and not found.stays and newest < self.now_ns() - HOUR_NS:
@@ -600,10 +600,10 @@ class Pocl(PoclPlaces, FilesFormat):
         return not start or start.startswith(_MADE) or bool(source)
 
 
-def _read(folder: Folder) -> Program:
+def _read(folder: Folder) -> ProgramFolder:
     """The names in a program's open directory now; raises OSError."""
     item = files.tree(folder, folder.path, (), "")
-    return Program(item, LAYOUT.roles(item))
+    return ProgramFolder(item, LAYOUT.roles(item))
 
 
 def _delete(above: Folder, name: str) -> str:

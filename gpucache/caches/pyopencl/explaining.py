@@ -132,7 +132,7 @@ def _include_folder() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PyOpenclBuild:
     """A program as it is built now."""
 
     source: bytes
@@ -157,14 +157,14 @@ class Question:
         return Reach(locations.NAME, words, verdict, detail, differences, key)
 
 
-def read_question(wanted: Wanted, environ: Mapping[str, str]) -> Question:
+def read_question(wanted: Wanted, environ: Mapping[str, str]) -> PyOpenclBuild:
     """The questions; raises UsageError for a field that is missing or has an unusable value."""
     source, named = once(wanted, "source"), once(wanted, "pyopencl")
     if source is None:
         raise UsageError("the field 'source' is missing; give the program's source with source=@FILE")
     devices = _devices(tuple(map(_text, wanted.get("device", ()))))
     version = (_text(named) if named is not None else _installed_version()) if devices else ""
-    return Question(
+    return PyOpenclBuild(
         source=source,
         options=tuple(part for one in wanted.get("options", ()) for part in _text(one).split(" ")),
         devices=devices,
@@ -198,7 +198,7 @@ class _Stored(NamedTuple):
     options: str | None
 
 
-def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterator[Reach]:
+def explain(question: PyOpenclBuild, folders: Sequence[Path], clock: Clock) -> Iterator[Reach]:
     """For every directory and device whether the build would be served; raises UsageError."""
     if question.source.startswith(_SPIRV):
         detail = "PyOpenCL does not cache programs that are given as SPIR-V"
@@ -211,7 +211,7 @@ def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterat
             yield _missed(question, folder, None, question.options)
 
 
-def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock) -> Reach:
+def _answer(question: PyOpenclBuild, path: Path, device: DeviceIdentity, clock: Clock) -> Reach:
     if owner := _LEFT_TO_DRIVER.get(device.platform_name):
         detail = f"PyOpenCL leaves programs for {device.platform_name} to {owner}"
         return question.reach(device, Verdict.NOT_CONSULTED, detail)
@@ -225,7 +225,7 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
     return _missed(question, path, device, options)
 
 
-def _missed(question: Question, path: Path, device: DeviceIdentity | None, options: Options) -> Reach:
+def _missed(question: PyOpenclBuild, path: Path, device: DeviceIdentity | None, options: Options) -> Reach:
     """The difference of a build from the entry of its source that is nearest to it."""
     same = [one for one in _stored(path) if one.source == question.source]
     if not same:
@@ -251,7 +251,7 @@ def _missed(question: Question, path: Path, device: DeviceIdentity | None, optio
     return question.reach(device, verdict, f"the source is stored, but {told}", differences, near.key)
 
 
-def _key_with(question: Question, options: str, device: DeviceIdentity) -> str:
+def _key_with(question: PyOpenclBuild, options: str, device: DeviceIdentity) -> str:
     return key_of(question.source, (options,), device, question.version)
 
 
@@ -263,7 +263,7 @@ def _other_options(stored: str, wanted: str) -> str:
     return f"with other options ({', '.join(told) or 'the same in another order'})"
 
 
-def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Reach:
+def _other(question: PyOpenclBuild, path: Path, device: DeviceIdentity | None) -> Reach:
     python = locations.python_of(path.name)
     here = f" of Python {python}" if python else ""
     near = nearest(
@@ -312,7 +312,7 @@ def _first_difference(stored: bytes, wanted: bytes) -> Difference:
 # An entry with the requested key.
 
 
-def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder) -> Reach:
+def _served(question: PyOpenclBuild, device: DeviceIdentity, key: str, inner: Folder) -> Reach:
     """The verdict for it: PyOpenCL checks the headers recorded at build time, and no others."""
     problems = [one for one in entries.problems(inner) if not entries.served(one)]
     info = Info()

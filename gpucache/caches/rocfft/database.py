@@ -157,7 +157,7 @@ def parse_hip(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class KernelRow:
     """One row as it was seen; texts are bytes."""
 
     rowid: int
@@ -233,7 +233,7 @@ def text(value: Value) -> str:
     return printable(raw, None)
 
 
-def damage(row: Row) -> str:
+def damage(row: KernelRow) -> str:
     """Why no lookup can find or use a row; empty for a row as rocFFT writes them."""
     wrong = [
         f"its {name} is {found} where rocFFT stores {usual}"
@@ -263,7 +263,7 @@ _LENGTHS = ", ".join(map(_LENGTH.format, ("kernel_name", "arch", "generator_sum"
 _SELECT = f"SELECT rowid, {_VALUES}, {_TYPES}, {_LENGTHS} FROM {TABLE}"
 
 
-def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
+def read_rows(connection: sqlite3.Connection) -> Iterator[KernelRow]:
     """Every row in constant memory; raises sqlite3.Error, FormatError for a table that goes in circles."""
     last: int | None = None
     while True:
@@ -279,7 +279,7 @@ def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
             return
 
 
-def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
+def look_again(connection: sqlite3.Connection, row: KernelRow) -> KernelRow | None:
     """A row as it is now, even if it was moved; None if it changed or is gone; raises sqlite3.Error."""
     if _found(connection, "rowid = ?", (row.rowid,)) == row:
         return row
@@ -287,12 +287,12 @@ def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
     return moved if moved is not None and replace(moved, rowid=row.rowid) == row else None
 
 
-def _found(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Row | None:
+def _found(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> KernelRow | None:
     found = connection.execute(f"{_SELECT} WHERE {where}", values).fetchone()
     return None if found is None else _row(found)
 
 
-def read_code(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> bytes:
+def read_code(connection: sqlite3.Connection, row: KernelRow, limit_bytes: int) -> bytes:
     """The kernel of a row; raises FormatError for more than a limit or none, sqlite3.Error."""
     if row.types[4] == "null":
         raise FormatError(f"the row of {text(row.kernel_name)} has no code")
@@ -301,7 +301,7 @@ def read_code(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> byt
     return read_prefix(connection, row, -1)
 
 
-def read_prefix(connection: sqlite3.Connection, row: Row, count: int = PREFIX_BYTES) -> bytes:
+def read_prefix(connection: sqlite3.Connection, row: KernelRow, count: int = PREFIX_BYTES) -> bytes:
     """Some bytes of a row's kernel, or all for -1; raises sqlite3.Error.
 
     A value that is not a blob is cast to one, as in rocFFT's query.
@@ -314,25 +314,25 @@ def read_prefix(connection: sqlite3.Connection, row: Row, count: int = PREFIX_BY
     return value if isinstance(value, bytes) else b""
 
 
-def _row(values: Sequence[object]) -> Row:
+def _row(values: Sequence[object]) -> KernelRow:
     rowid, *rest = values
     name, arch, version, total, stored = (
         value if isinstance(value, int | float | bytes) else None for value in rest[:5]
     )
     lengths = tuple(value if isinstance(value, int) else 0 for value in rest[11:])
     number = rowid if isinstance(rowid, int) else 0
-    return Row(number, name, arch, version, total, stored, tuple(map(str, rest[5:11])), lengths)
+    return KernelRow(number, name, arch, version, total, stored, tuple(map(str, rest[5:11])), lengths)
 
 
 # Problems.
 
 
-def row_problem(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> Problem | None:
+def row_problem(connection: sqlite3.Connection, row: KernelRow, limit_bytes: int) -> Problem | None:
     """The problems of a row and its code; raises sqlite3.Error, FormatError."""
     return judged(row, b"" if damage(row) else read_code(connection, row, limit_bytes))
 
 
-def judged(row: Row, code: bytes) -> Problem | None:
+def judged(row: KernelRow, code: bytes) -> Problem | None:
     """The problems that the beginning of the code shows: damage only if that is all of it."""
     if damaged := damage(row):
         return Problem(_CORRUPT, damaged)
@@ -433,7 +433,7 @@ def changing(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")  # uncommitted changes are lost when the connection closes
 
 
-def delete(path: Path, rows: Sequence[Row]) -> list[Kept | None]:
+def delete(path: Path, rows: Sequence[KernelRow]) -> list[Kept | None]:
     """Delete rows that are unchanged since the scan, all in one transaction; None for each that is gone."""
     kept: list[Kept | None] = []
     try:

@@ -34,14 +34,14 @@ from gpucache.caches.databases import (
     open_reader,
     told,
 )
-from gpucache.caches.exports import Asked, Form, Kind, Option
+from gpucache.caches.exports import Argument, ExportForm, ExportRequest, Option
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import (
     CREATE,
     MATCHES,
     STORE,
     TABLE,
-    Row,
+    KernelRow,
     changing,
     format_hip,
     look_again,
@@ -73,7 +73,7 @@ class Filters:
         """The filters of the command line; raises UsageError."""
         return cls(tuple((label, _filter(label, value)) for label, value in like))
 
-    def take(self, row: Row) -> bool:
+    def take(self, row: KernelRow) -> bool:
         """Whether to take a sound row."""
         fields = row.fields
         return all((label, fields[label]) in self.values for label, _ in self.values)
@@ -100,7 +100,7 @@ class _Source:
     reader: Reader
     written: int = 0
 
-    def code(self, row: Row) -> bytes:
+    def code(self, row: KernelRow) -> bytes:
         """The code of a row; raises CacheUnusableError if it changed meanwhile."""
         with told(self.path):
             found = look_again(self.reader.connection, row)
@@ -114,7 +114,7 @@ class _Source:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     source: _Source
-    row: Row
+    row: KernelRow
 
     def beats(self, other: "_Candidate") -> bool:
         mine, theirs = self.row.seconds, other.row.seconds
@@ -143,7 +143,7 @@ class Merged:
     why: Counter[str] = field(default_factory=Counter)
     """The problems of rows that no lookup could use, which are never copied, with their counts."""
 
-    def taken(self, source: _Source, filters: Filters) -> Iterator[Row]:
+    def taken(self, source: _Source, filters: Filters) -> Iterator[KernelRow]:
         """The rows of a source that are sound and pass the filters; the others are counted."""
         reader = source.reader
         with told(source.path):
@@ -354,17 +354,17 @@ def _sync(path: Path) -> None:
 
 _LIKE = Option(
     "--like",
-    Kind.FIELD,
+    Argument.FIELD,
     "Only rows with this arch, hip_version or generator_sum; repeatable.",
     "FIELD=VALUE",
     many=True,
     remedy="write it as arch=gfx90a",
 )
-_KEEP_TIMES = Option("--keep-times", Kind.FLAG, "Keep the rows' times, which makes files differ.")
-_INTO = Option("--into", Kind.FLAG, "Add to the existing OUT and replace older rows; times are kept.")
+_KEEP_TIMES = Option("--keep-times", Argument.FLAG, "Keep the rows' times, which makes files differ.")
+_INTO = Option("--into", Argument.FLAG, "Add to the existing OUT and replace older rows; times are kept.")
 
 
-def _merged(asked: Asked) -> Exported:
+def _merged(asked: ExportRequest) -> Exported:
     like, keep_times, into = (asked.options[one.name] for one in (_LIKE, _KEEP_TIMES, _INTO))
     filters = Filters.of(like)
     done = merge(asked.sources, asked.out, filters=filters, keep_times=keep_times or into, into_existing=into)
@@ -381,8 +381,8 @@ def _merged(asked: Asked) -> Exported:
     return Exported(NAME, str(asked.out), done.rows, asked.out.stat().st_size, sources, notes=notes)
 
 
-def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[Asked], Exported]:
-    def copied(asked: Asked) -> Exported:
+def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[ExportRequest], Exported]:
+    def copied(asked: ExportRequest) -> Exported:
         if len(asked.sources) != 1:
             raise UsageError(f"{form} takes one SOURCE, and {len(asked.sources)} are named; merge them first")
         (source,) = asked.sources
@@ -395,19 +395,19 @@ def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[Asked], 
 
 
 FORMS = (
-    Form(
+    ExportForm(
         "rocfft",
         "Merge rocFFT databases and images into one database.\n\nThe bytes of OUT depend only on its rows.",
         (_LIKE, _KEEP_TIMES, _INTO),
         _merged,
     ),
-    Form(
+    ExportForm(
         "rocfft-image",
         "Write a rocFFT database as an image, for nodes without a disk.",
         (),
         _copied("rocfft-image", write_image),
     ),
-    Form(
+    ExportForm(
         "rocfft-restore",
         "Make an image of a rocFFT database a database again.",
         (),

@@ -37,7 +37,7 @@ from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
-from gpucache.caches.rocfft.database import Row, judged, read_shape, row_problem
+from gpucache.caches.rocfft.database import KernelRow, judged, read_shape, row_problem
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.payload import describe
@@ -50,10 +50,10 @@ _BELONGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredKernel:
     """A row of a database, as an ``Item`` of ``gpucache.caches.format``."""
 
-    row: Row
+    row: KernelRow
     path: Path
     written_ns: int
     owned: bool = True
@@ -75,10 +75,10 @@ class Stored:
         return self.row.size_bytes
 
 
-class Rocfft(RocfftPlaces, Format[Stored]):
+class Rocfft(RocfftPlaces, Format[StoredKernel]):
     """One database file of rocFFT."""
 
-    item = Stored
+    item = StoredKernel
     together = 500  # programs of rocFFT wait for its commit
     moving = Moving(
         "no rocFFT was seen to hit a row of another machine; copy the database with 'export rocfft'"
@@ -120,7 +120,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
                 return Whose.OWN
         return Whose.UNKNOWN
 
-    def items(self, prefix: str) -> Iterator[Stored]:
+    def items(self, prefix: str) -> Iterator[StoredKernel]:
         """Every row up to the first that cannot be read; raises CacheUnusableError for a locked file."""
         try:
             opened = self._reading()
@@ -131,11 +131,11 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             with told(self.root):
                 for row in database.read_rows(opened.connection):
                     if row.key.startswith(prefix):
-                        yield Stored(row, self.root, row.created_ns or changed_ns)
+                        yield StoredKernel(row, self.root, row.created_ns or changed_ns)
         except (FormatError, UnreadableError):
             return  # an unreadable rest is a finding of the whole file
 
-    def look(self, item: Stored) -> CacheEntry:
+    def look(self, item: StoredKernel) -> CacheEntry:
         row, opened = item.row, self._opened
         assert opened is not None
         with told(self.root):
@@ -153,10 +153,10 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             unique=False,
         )
 
-    def stays(self, item: Stored) -> str:
+    def stays(self, item: StoredKernel) -> str:
         return _BELONGS if self.location.role == SYSTEM else ""
 
-    def check(self, item: Stored) -> Iterator[Problem]:
+    def check(self, item: StoredKernel) -> Iterator[Problem]:
         try:
             with self._row(item) as (reader, row):
                 if row is None:
@@ -166,24 +166,24 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         except FormatError as error:
             yield Problem(FindingKind.CORRUPT, str(error))
 
-    def payload(self, item: Stored) -> bytes:
+    def payload(self, item: StoredKernel) -> bytes:
         with self._row(item) as (reader, row):
             if row is None:
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
             return database.read_code(reader.connection, row, reader.size_bytes)
 
-    def unchanged(self, item: Stored) -> bool:
+    def unchanged(self, item: StoredKernel) -> bool:
         try:
             with self._row(item) as (_, row):
                 return row is not None
         except FormatError:  # problems of the file are reported on it
             return True
 
-    def remove(self, item: Stored) -> Kept | None:
+    def remove(self, item: StoredKernel) -> Kept | None:
         return database.delete(self.root, [item.row])[0]
 
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
-        return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
+        return database.delete(self.root, [one.row for one in items if isinstance(one, StoredKernel)])
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back if a fifth of them is free."""
@@ -263,7 +263,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return self._opened if self._ours else None
 
     @contextmanager
-    def _row(self, item: Stored) -> "Iterator[tuple[Reader, Row | None]]":
+    def _row(self, item: StoredKernel) -> "Iterator[tuple[Reader, KernelRow | None]]":
         """An entry's row as it is now, with its reader; raises FormatError."""
         opened = self._reading()
         if opened is None:

@@ -39,7 +39,7 @@ from gpucache.caches.format import Field, HeldError, TextsAlike
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.sycl.locations import FOLDER, Bounds, SyclPlaces
+from gpucache.caches.sycl.locations import FOLDER, ImageBounds, SyclPlaces
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe, spirv
@@ -394,7 +394,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         size_bytes = sum(map(len, wanted.get("image", ())))
-        refusal = Bounds.of(os.environ).refusal(size_bytes) if size_bytes > 16 else ""
+        refusal = ImageBounds.of(os.environ).refusal(size_bytes) if size_bytes > 16 else ""
         for one in super().answer(wanted) or ():
             yield replace(one, verdict=Verdict.UNCACHEABLE, detail=refusal) if refusal else one
 

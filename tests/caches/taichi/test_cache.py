@@ -13,7 +13,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import Kept
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.caches.taichi import Index
+from gpucache.caches.taichi import TaichiIndex
 from gpucache.errors import FormatError
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.taichi.build import CODE, MADE_S, file_bytes, index_bytes, key, put
@@ -135,7 +135,7 @@ def test_no_bytes_are_read_beyond_their_end(data: bytes) -> None:
     """An index reads, or is refused with a sentence."""
     for one in (data, index_bytes(key(0), key(1))[: len(data)], index_bytes(key(0)) + data):
         with suppress(FormatError):
-            assert len(Index.read(one).rows) <= len(one)
+            assert len(TaichiIndex.read(one).rows) <= len(one)
 
 
 def test_entries_of_another_version_are_not_here_already(
