@@ -14,13 +14,13 @@ import os
 import random
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.answers.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.answers.entries import growth
@@ -140,7 +140,7 @@ def _say(progress: Callable[[str], None], name: str, what: str) -> None:
 
 
 def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCase:
-    end_load = measure_load()
+    before = read()
     taken: list[tuple[Sample, ...]] = []
     caveats = begun.known.caveats
     interrupted = False
@@ -159,7 +159,7 @@ def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCa
         begun.known,
         first=tuple(sample for one in first for sample in one),
         samples=tuple(sample for one in counted for sample in one),
-        foreign_load=end_load(),
+        foreign_load=foreign_share(before, read()),
         caveats=caveats,
     )
     return replace(fold(case, measured), interrupted=interrupted)
@@ -193,8 +193,7 @@ STAT = Path("/proc/stat")
 _BUSY = (0, 1, 2, 5, 6, 7)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """The work of the cores so far, at an instant."""
 
     at_s: float
@@ -204,48 +203,26 @@ class Reading:
     cores: int
 
 
-def foreign_share(before: Reading | None, after: Reading | None) -> float:
-    """The share of all cores that others used between two readings, from 0 to 1. Pure."""
-    if before is None or after is None:
-        return 0.0
-    whole = after.cores * (after.at_s - before.at_s)
-    if whole <= 0:
-        return 0.0
-    others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
-    return min(max(others / whole, 0.0), 1.0)
-
-
-def parse_stat(text: str, ticks_per_s: float) -> tuple[float, int] | None:
-    """Busy seconds and number of all cores, from the text of /proc/stat; None if it lacks either."""
-    lines = [line.split() for line in text.splitlines() if line.startswith("cpu")]
-    cores = sum(1 for words in lines if words[0] != "cpu")
-    total = next((words[1:] for words in lines if words[0] == "cpu"), [])
-    try:
-        busy = sum(int(total[index]) for index in _BUSY if index < len(total))
-    except ValueError:
-        return None
-    return (busy / ticks_per_s, cores) if total and cores else None
-
-
 def read(stat: Path = STAT) -> Reading | None:
     """The current reading; None if the kernel does not report it."""
-    if sys.platform == "win32":
-        return None
     try:
-        told = parse_stat(stat.read_text(encoding="ascii"), os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError):
+        lines = [line.split() for line in stat.read_text(encoding="ascii").splitlines()]
+        named = {words[0]: words[1:] for words in lines if words and words[0].startswith("cpu")}
+        busy = sum(map(int, (named["cpu"][index] for index in _BUSY if index < len(named["cpu"]))))
+        ticks_per_s = os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, KeyError, AttributeError):  # no sysconf on Windows
         return None
-    if told is None:
-        return None
-    own = os.times()
-    used = own.user + own.system + own.children_user + own.children_system
-    return Reading(time.monotonic(), told[0], used, told[1])
+    used = os.times()
+    own_s = used.user + used.system + used.children_user + used.children_system
+    return Reading(time.monotonic(), busy / ticks_per_s, own_s, len(named) - 1) if len(named) > 1 else None
 
 
-def measure_load() -> Callable[[], float]:
-    """Begin to measure; the returned function ends it and returns the share that others used."""
-    before = read()
-    return lambda: foreign_share(before, read())
+def foreign_share(before: Reading | None, after: Reading | None) -> float:
+    """The share of all cores that others used between two readings, from 0 to 1. Pure."""
+    if before is None or after is None or after.at_s <= before.at_s:
+        return 0.0
+    others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(max(others / (after.cores * (after.at_s - before.at_s)), 0.0), 1.0)
 
 
 PHASE = "run"

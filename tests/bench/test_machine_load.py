@@ -1,10 +1,11 @@
 """The load of other processes: arithmetic of two readings, and the kernel's text."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from gpucache.bench.run import STAT, Reading, foreign_share, measure_load, parse_stat, read
+from gpucache.bench.run import STAT, Reading, foreign_share, read
 
 BEFORE = Reading(at_s=100, busy_s=1000, own_s=50, cores=4)
 
@@ -20,28 +21,36 @@ def test_what_is_not_ours_is_foreign(busy_s: float, own_s: float, wall_s: float,
     assert foreign_share(None, after) == foreign_share(after, None) == 0
 
 
-def test_waiting_is_not_work_and_stolen_time_is() -> None:
+@pytest.fixture
+def stat(tmp_path: Path) -> Path:
+    return tmp_path / "stat"
+
+
+def test_waiting_is_not_work_and_stolen_time_is(stat: Path) -> None:
     """Idle and iowait are left out, steal is counted, guests are in user already; cores are counted."""
-    text = (
+    stat.write_text(
         "cpu  100 20 30 9999 8888 3 4 50 60 70\n"
         "cpu0 50 10 15 5000 4444 1 2 25 30 35\n"
         "cpu1 50 10 15 4999 4444 2 2 25 30 35\n"
         "intr 12345\n"
     )
-    assert parse_stat(text, 100) == (2.07, 2)
+    found = read(stat)
+    assert found is not None
+    assert (round(found.busy_s * os.sysconf("SC_CLK_TCK")), found.cores) == (207, 2)
 
 
-@pytest.mark.parametrize("text", ["", "cpu  1 2 3 4\n", "cpu0 1 2 3 4\n", "cpu  a b c\ncpu0 1\n"])
-def test_a_text_that_tells_no_cores_is_no_reading(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [b"", b"cpu  1 2 3 4\n", b"cpu0 1 2 3 4\n", b"cpu  a b c\ncpu0 1\n", b"\xff\xfe"]
+)
+def test_a_text_that_tells_no_cores_is_no_reading(stat: Path, text: bytes) -> None:
     """A sandbox may show an empty file, or one without the lines that matter."""
-    assert parse_stat(text, 100) is None
+    stat.write_bytes(text)
+    assert read(stat) is None
 
 
-def test_no_file_is_no_reading(tmp_path: Path) -> None:
+def test_no_file_is_no_reading(stat: Path) -> None:
     """Another kernel has no such file."""
-    assert read(tmp_path / "stat") is None
-    (tmp_path / "stat").write_bytes(b"\xff\xfe")
-    assert read(tmp_path / "stat") is None
+    assert read(stat) is None
 
 
 def test_the_real_file_reads() -> None:
@@ -52,4 +61,4 @@ def test_the_real_file_reads() -> None:
     assert first is not None and second is not None
     assert first.cores >= 1
     assert first.busy_s <= second.busy_s and first.own_s <= second.own_s
-    assert 0 <= measure_load()() <= 1
+    assert 0 <= foreign_share(first, second) <= 1

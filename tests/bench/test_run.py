@@ -62,7 +62,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return function(item)
 
     monkeypatch.setattr(sources, "one", call)
-    monkeypatch.setattr(running, "measure_load", lambda: lambda: 0.0)
+    monkeypatch.setattr(running, "read", lambda: None)
 
 
 @pytest.fixture
