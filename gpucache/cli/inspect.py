@@ -374,11 +374,11 @@ def _show_states(opened: Opened) -> None:
     given().show(block for one in states if one.location.cache == OWN for block in ("", *text.state(one)))
     if ours:
         given().show([*text.advice(ours.advice), "", *_records(ours)])
-    for one in states:
-        if one.location.cache != OWN:
-            system = load_system(one.location.cache)
-            isolation = system.isolation(Path("DIR"))
-            given().show(text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking))
+    for number, one in enumerate(each for each in states if each.location.cache != OWN):
+        system = load_system(one.location.cache)
+        isolation = system.isolation(Path("DIR"))
+        told = text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking)
+        given().show([""] * bool(number or ours) + [*told])
 
 
 def _show_everything() -> None:

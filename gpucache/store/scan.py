@@ -263,11 +263,13 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     ``why``, the rule that removed all entries before, is recorded for the histories that are removed.
     """
     gone = remove_left(root, now_ns)
-    rest = sorted(items(root))
+    limit = max_size_bytes or 0
+    # The journal bounds itself and has the totals of all processes: it goes only if it is what is too large.
+    rest = sorted(one for one in items(root) if one.place != layout.JOURNAL or one.allocated_bytes > limit)
     over = sum(item.allocated_bytes for item in rest)
     going = []
     for item in rest if max_size_bytes is not None else ():
-        if over > (max_size_bytes or 0) // _SHARE and item.place not in _LEFT:
+        if over > limit // _SHARE and item.place not in _LEFT:
             going.append(item)
             over -= item.allocated_bytes
     # Recorded first, so that a process that is stopped in between leaves no history unaccounted for.

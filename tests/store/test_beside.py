@@ -87,6 +87,16 @@ def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
         assert store.beside_bytes() == before
 
 
+@pytest.mark.parametrize(("limit", "stays"), [(1 << 20, True), (10 << 10, True), (100, False), (0, False)])
+def test_a_sweep_for_a_limit_keeps_the_journal_that_is_smaller(
+    store: DirectoryStore, limit: int, stays: bool
+) -> None:
+    """It has the totals of all processes, however little room there is for other records."""
+    store.journal({"kind": "totals", "hits": 7})
+    store.sweep(limit)
+    assert bool(store.journal_records()) is stays
+
+
 def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> None:
     """Files other than entries may take a quarter of the limit; the entries are not touched."""
     store.publish(build_entry())
