@@ -263,8 +263,7 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     ``why``, the rule that removed all entries before, is recorded for the histories that are removed.
     """
     gone = remove_left(root, now_ns)
-    limit = max_size_bytes or 0
-    # The journal bounds itself and has the totals of all processes: it goes only if it is what is too large.
+    limit = max_size_bytes or 0  # the journal bounds itself, and goes only if it alone is too large
     rest = sorted(one for one in items(root) if one.place != layout.JOURNAL or one.allocated_bytes > limit)
     over = sum(item.allocated_bytes for item in rest)
     going = []
