@@ -10,7 +10,6 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from gpucache.answers.export import Exported, Source
@@ -184,7 +183,8 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
     data = file.encode(key, file.stored_form(payload))
     try:
         with Folder.at(path.parent) as folder:
-            _publish(folder, path, data)
+            mode, partial = _mode_of(folder, path), f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
+            folder.publish(partial, folder, path.name, data, mode, durable=True)
     except FileNotFoundError as error:
         raise CacheUnusableError(f"{path.parent} does not exist; make it, as Futhark does not") from error
     except OSError as error:
@@ -193,42 +193,15 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
         raise CacheUnusableError(f"{path} cannot be written ({error}); name another file") from error
 
 
-def _publish(folder: Folder, path: Path, data: bytes) -> None:
-    mode = _mode_of(folder, path)
-    partial = f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
-    # Not by the directory's own way of making files, which sets the mode regardless of the umask.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    fd = os.open(folder.path / partial, flags, _MODE)
-    try:
-        _write(fd, data, mode)
-        folder.move(partial, folder, path.name)
-    except BaseException:
-        with suppress(OSError):
-            folder.unlink(partial)
-        raise
-    folder.sync()
-
-
-def _mode_of(folder: Folder, path: Path) -> int | None:
-    """The mode of the file that is replaced; None if there is none. Raises CacheUnusableError."""
+def _mode_of(folder: Folder, path: Path) -> int:
+    """The mode of the file that is replaced, or of a new one. Raises CacheUnusableError."""
     try:
         status = folder.lstat(path.name)
     except FileNotFoundError:
-        return None
+        os.umask(mask := os.umask(0o077))
+        return _MODE & ~mask
     if not stat.S_ISREG(status.st_mode):
         raise CacheUnusableError(f"{path} is a link or not a file; name the file itself")
     if status.st_size and not is_cache_file(folder, path.name):
         raise CacheUnusableError(f"{path} exists and is not a Futhark cache file; name another file")
     return stat.S_IMODE(status.st_mode)
-
-
-def _write(fd: int, data: bytes, mode: int | None) -> None:
-    try:
-        if mode is not None and hasattr(os, "fchmod"):
-            os.fchmod(fd, mode)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
