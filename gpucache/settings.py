@@ -295,6 +295,7 @@ MACHINE = "/etc/gpucache.toml"
 _MOST_BYTES = 64 << 10
 _NAMES = {name.removeprefix("GPUCACHE_").lower(): name for name in ENVIRONMENT}
 _SEPARATORS = {"system_dirs": os.pathsep, "trusted_keys": " "}
+_FLAGS = frozenset({"disable", "read_only", "require", "learn", "remote_write"})
 _PATH_KEYS = frozenset({"dir", "file", "system_dirs", "signing_key"})
 
 
@@ -370,12 +371,23 @@ def _file_text(path: "Path", key: str, value: object) -> str:
     if key in _PATH_KEYS:
         texts = [os.path.expanduser(os.path.expandvars(text)) for text in texts]  # noqa: PTH111
         for text in texts:
+            if "$" in text:
+                unset = text[text.index("$") :].split("/")[0]
+                raise _wrong(path, f"names {unset} for {key}, which is not set; set it or write the path")
             if not all(
                 part.startswith(("/", "\\")) or part[1:2] == ":"
                 for part in text.split(_SEPARATORS.get(key, "\0"))
             ):
                 raise _wrong(path, f"names the relative path {text!r} for {key}; write an absolute one")
-    return _SEPARATORS.get(key, " ").join(texts)
+    text = _SEPARATORS.get(key, " ").join(texts)
+    try:
+        if key in ("max_size", "memory_bytes"):
+            parse_size(text)
+        elif key in _FLAGS:
+            _flag({key: text}, key)
+    except UsageError as error:
+        raise _wrong(path, f"has a wrong value for {key}: {error}") from None
+    return text
 
 
 def _wrong(path: "Path", why: str) -> UsageError:

@@ -179,6 +179,9 @@ def test_files_are_defaults_of_variables(own_file: Path, monkeypatch: pytest.Mon
         ("max_size", "is not TOML"),
         ('dir = "here"', "relative path"),
         ("dir = {}", "write one in quotes"),
+        ('dir = "/scratch/$NO_SUCH_NAME/c"', "NO_SUCH_NAME for dir, which is not set"),
+        ('max_size = "many"', "wrong value for max_size"),
+        ('require = "maybe"', "wrong value for require"),
         (f"log = '{'x' * 70_000}'", "larger than"),
     ],
 )

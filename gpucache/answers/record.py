@@ -84,6 +84,8 @@ class RecordSummary:
     """How many builds were written, each once."""
     unrecorded: int
     """How many were not."""
+    failed: int = 0
+    """How many of the written builds did not compile, so that warm leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,9 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
     if not summary.builds and not summary.unrecorded:
         return f"nothing was recorded: {unseen(summary.ended)}{outer}"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
-    left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
-    if not summary.builds:
+    left = f"; {summary.failed} did not compile" if summary.failed else ""
+    left += f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
+    if summary.failed == summary.builds:
         return f"{told}{left}{outer}"
     warm = f"gpucache warm --recording {summary.recording}"
     use = f"'{warm}' builds them" if sources else f"'{warm} --check' lists the missing builds"

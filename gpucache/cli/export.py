@@ -115,6 +115,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     and compilers that 'gpucache run' cannot reach are not covered.
     """
     from gpucache.answers.export import LayerResult, layer_line, left, summarise_layer
+    from gpucache.answers.run_lines import command_name
     from gpucache.assembly import open_stores
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
@@ -127,11 +128,12 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
 
     command = named_command("export layer")
     settings, found = given().settings(), libraries(nvrtc=not no_nvrtc)
-    questions = Questions(open_stores(settings, command=Path(command[0]).name), found)
+    name = command_name(command)
+    questions = Questions(open_stores(settings, command=name), found)
     new = absent(folder.absolute())
     made = Layer(folder, place or "")
     try:
-        make = Services(settings, Path(command[0]).name, found)
+        make = Services(settings, name, found)
         opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
         with scratch("layer") as caches:  # a library's own cache would hide its builds
             environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}

@@ -83,7 +83,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     unwritten = sum(one.builds for one in untold)
     builds = recorded.builds + len(kernels.kernels.keys() - before)
-    summary = RecordSummary(command[0], ended, str(folder), builds, unwritten)
+    summary = RecordSummary(command[0], ended, str(folder), builds, unwritten, recorded.failed)
     with ending_as(ended):
         heed()
         line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)

@@ -13,6 +13,7 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.caches.interface import Cache, OwnRoot, System
 from gpucache.engine.explain import Record, phrases, record_of
+from gpucache.engine.inspect import recent_misses
 from gpucache.engine.lookup import look_up
 from gpucache.engine.machine import device_of
 from gpucache.engine.prepare import prepare, request_of
@@ -32,6 +33,7 @@ Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are on this machine; none if it has none."""
 _WRITTEN_TOLD = 3
 _ENTRIES_READ = 32
+_MISSES_READ = 1000
 """The most entries that are read to find out how they were requested."""
 
 
@@ -133,6 +135,10 @@ def entries_of(own: OwnRoot, word: str, targets: Sequence[str]) -> list[CacheEnt
         [(_, entries)] = select([own], [word], targets)
         return list(entries)
     except UsageError as error:
+        for miss in recent_misses(own.store.journal_tail(_MISSES_READ)):
+            if miss["program"] == word:  # such as one that did not compile, or kills its compiler
+                last = f"{miss['verdict']}: {miss['detail']}; 'gpucache inspect --misses' lists it"
+                raise UsageError(f"no entry is of a program {word!r}, whose last miss is: {last}") from None
         raise UsageError(f"there is no source {word!r}, and {error}") from None
 
 
@@ -140,10 +146,10 @@ def items_of(
     entries: Sequence[CacheEntry], report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> list[WarmItem]:
     """The present requests of a program in place of its newest entries, from its own source file."""
-    newest: dict[tuple[str, str, str], CacheEntry] = {}
+    alike: dict[tuple[str, str, str], list[CacheEntry]] = {}
     for entry in sorted(entries, key=lambda one: one.created_ns):
-        newest[entry.program, entry.target, entry.variant] = entry
-    return [_item(entry, report, devices) for entry in newest.values()]
+        alike.setdefault((entry.program, entry.target, entry.variant), []).append(entry)
+    return [_item(of[-1], len(of), report, devices) for of in alike.values()]
 
 
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
@@ -162,7 +168,7 @@ def _unasked(item: WarmItem, miss: Miss) -> Answer:
 
 
 def _item(
-    entry: CacheEntry, report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
+    entry: CacheEntry, alike: int, report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> WarmItem:
     device = device_of(entry, devices)
     if device is None or device.target is None or device.toolchain is None:
@@ -176,7 +182,8 @@ def _item(
             how = _UNDER_RUN
         request = request_of(found, device.target, changed=True)
     except (GpucacheError, ValueError) as error:
-        told = f"it cannot be looked up: {error}; its entry {entry.key[:12]} exists, and {how}"
+        exist = f"{entry.key[:12]} exists" if alike == 1 else f"{entry.key[:12]} is the newest of {alike}"
+        told = f"it cannot be looked up: {error}; its entry {exist}, and {how}"
         return WarmItem(entry.program, entry.target, entry.variant, skipped=told)
     return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)
 

@@ -185,6 +185,11 @@ class Writer:
         """How many builds this process wrote, each once."""
         return len(self._written)
 
+    @property
+    def failed(self) -> int:
+        """How many of these did not compile."""
+        return sum(seen.failed for seen in self._written.values())
+
     def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> str:
         """Write a build and its files by their digests; return why not, or nothing if it is written."""
         with self._lock:

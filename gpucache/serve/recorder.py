@@ -49,6 +49,11 @@ class Recorder:
         return self._writer.builds
 
     @property
+    def failed(self) -> int:
+        """How many of these did not compile."""
+        return self._writer.failed
+
+    @property
     def handlers(self) -> Handlers:
         """The handler of each kind of request."""
         handlers = {Kind.LAUNCHED: self._launched, Kind.OTHER: self._other, Kind.LOADED: self._loaded}
