@@ -573,3 +573,13 @@ def test_a_compiler_that_was_replaced_while_its_process_lives_has_its_own_entrie
     assert done.returncode == 0, done.stderr
     entries.append({path.name for path in tmp_path.rglob("*.gpc")} - entries[0])
     assert [len(some) for some in entries] == [1, 1]
+
+
+def test_a_program_below_run_has_the_keys_of_one_without(tmp_path: Path) -> None:
+    """There our own library has the name of NVRTC, and its build tells nothing about the compiler."""
+    program = f"from gpucache.cuda import compile_program; compile_program({_SHOW!r}, target='sm_90')"
+    below = _gpucache(tmp_path, "run", "-q", "--", sys.executable, "-c", program)
+    assert below.returncode == 0, below.stderr
+    environ = _environment(tmp_path, {"GPUCACHE_REQUIRE": "1"})
+    alone = run_text([sys.executable, "-c", program], env=environ)
+    assert (alone.returncode, alone.stderr) == (0, "")

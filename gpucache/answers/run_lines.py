@@ -70,8 +70,9 @@ def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
         )
         return f"{NOTHING_BUILT}; {made}, for example from PyOpenCL's own cache"
     return (
-        f"{NOTHING_BUILT}; where one was expected, a cache of the program's own may have answered, or an "
-        "OpenCL loader that gpucache does not reach"
+        f"{NOTHING_BUILT}; where one was expected, the program's own cache may have answered (that of "
+        "gpucache.opencl and gpucache.cuda says so with GPUCACHE_LOG=info), or an OpenCL loader that "
+        "gpucache does not reach"
     )
 
 

@@ -100,7 +100,9 @@ def _nvrtc() -> tuple[bytes, bytes]:
 
     _, major, minor = nvrtc.nvrtcVersion()
     library = rows.library()
-    file = b"" if library is None else library.file_of(b"libnvrtc.so.%d" % major)
+    # Below ``gpucache run`` our library has NVRTC's name, and needs it by the first.
+    names = (b"gpucache-nvrtc.so.%d" % major, b"libnvrtc.so.%d" % major)
+    file = next(filter(None, map(library.file_of, names)), b"") if library is not None else b""
     if not file:
         raise RuntimeError("its file is not known")
     return b"%d.%d" % (major, minor), file

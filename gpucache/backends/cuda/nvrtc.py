@@ -97,9 +97,9 @@ def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_
 @cache
 def _compiler_fields() -> tuple[tuple[str, str], ...]:
     number = version()
-    names = f"libnvrtc.so.{number[0]}", _builtins_name(number)
+    nvrtc, builtins = nvrtc_libraries(number)
     # A link in the path of a loaded library may lead elsewhere by now.
-    libraries = [loaded_as(name) or path for name, path in zip(names, nvrtc_libraries(number), strict=True)]
+    libraries = [_loaded(number) or nvrtc, loaded_as(_builtins_name(number)) or builtins]
     found = [path for path in libraries if path is not None]
     marks = dict(zip(found, marks_here(found), strict=True))
     return _fields(number, *(NOT_FOUND if path is None else marks[path] for path in libraries))
@@ -120,11 +120,16 @@ def installation() -> Installation:
 
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
     """The loaded NVRTC and the builtins library that it will use: the only own files that it reads."""
-    known = loaded_as(f"libnvrtc.so.{version[0]}")  # as cuda.bindings finds it; others read long lists
+    known = _loaded(version)  # as cuda.bindings finds it; others read long lists
     nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so") or loaded("nvrtc64_")
     if nvrtc is None:
         return None, None
     return nvrtc, find_builtins(nvrtc, _builtins_name(version))
+
+
+def _loaded(version: tuple[int, int]) -> Path | None:
+    """NVRTC's library; below ``gpucache run`` ours has its name, and needs it by another one."""
+    return loaded_as(f"gpucache-nvrtc.so.{version[0]}") or loaded_as(f"libnvrtc.so.{version[0]}")
 
 
 def _builtins_name(version: tuple[int, int]) -> str:
