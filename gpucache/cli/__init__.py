@@ -45,6 +45,15 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     return code
 
 
+def _is_plain(words: "list[str]") -> bool:
+    """Whether ``native/run.c`` knows all options of ``run`` that are before its command."""
+    if words[:1] == ["--cache-file"]:
+        return len(words) > 1 and _is_plain(words[2:])
+    first = words[0] if words else ""
+    is_known = first in ("-q", "--quiet") or first.startswith("--cache-file=")
+    return first == "--" or (is_known and _is_plain(words[1:]))
+
+
 def _started(own: "list[str]", state: "str | None") -> "Running | None":
     """A command that ``native/run.c`` started, and that this process goes on with.
 
@@ -126,8 +135,7 @@ def _run(arguments: "Sequence[str] | None") -> int:
     running, state = None, os.environ.pop(_ADOPTED, None)
     try:
         own = sys.argv[1:] if arguments is None else list(arguments)
-        plain = [word for word in own[1:3] if word not in ("-q", "--quiet")]
-        if arguments is None and own[:1] == ["run"] and plain[:1] == ["--"]:
+        if arguments is None and own[:1] == ["run"] and _is_plain(own[1:]):
             running = _started(own, state)
         from gpucache.cli.process import main as run
 

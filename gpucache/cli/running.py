@@ -221,9 +221,10 @@ class Running:
         return tuple(sorted((*by_index, *by_server, *passed), key=lambda one: one.begun_ns))
 
     def _services(self) -> "Services":
+        from gpucache.cli.globals import in_folder
         from gpucache.settings import read_settings
 
-        settings = read_settings(os.environ, root=self._root)
+        settings = in_folder(read_settings(os.environ, root=self._root))
         from gpucache.answers.run_lines import command_name
 
         name = command_name(self.command)

@@ -42,7 +42,7 @@ LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
     "library": Library(("library.c", "journal.c", *ASKING)),
-    STARTER: Library(("run.c", "journal.c")),
+    STARTER: Library(("run.c", "journal.c", "root_file.c")),
     **{
         f"nvrtc_{major}": Library(
             ("nvrtc_shim.c", *ASKING),

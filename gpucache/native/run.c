@@ -4,8 +4,9 @@
    cannot do: for other verbs and options, for the first question that no index answers, and for an end that is more
    than hits. Python then takes the place of this program in the same process, and adopts the command: it is still its
    child, the signals that are to be passed on are still blocked, and the socket is open. GPUCACHE_RUN_ADOPTED has the
-   numbers: the command's process, the socket, the lock of its directory, and the directory. Where Python cannot start
-   either, the command goes on without answers, and keeps its exit code.
+   numbers: the command's process, the socket, the lock of its directory, and the directory; GPUCACHE_RUN_UNPACKED has the
+   lock and the directory of a cache in one file, which Python goes on with and writes. Where Python cannot start either,
+   the command goes on without answers, and keeps its exit code.
 
    Installed as `gpucache`, beside the script gpucache-python, which the installer made for its interpreter; or called
    by Python with the words that start it again: gpucache_run --by=3 python -m gpucache run -- COMMAND. */
@@ -35,6 +36,7 @@
 
 #include "constants.h"
 #include "journal.h"
+#include "root_file.h"
 
 #define NOTES_CAP (8 << 20) /* what is read of the file next to the socket; Python reads more */
 #define LAYER "libgpucache_opencl_layer.so"
@@ -46,6 +48,9 @@ static char **python;    /* the words that start gpucache in Python, before its 
 static char **arguments; /* of gpucache */
 static char roots[PATH_MAX * 2]; /* the user's and the system's, as the libraries read them */
 static char folder[SOCKET_CAP], library[PATH_MAX + 128];
+static char file[PATH_MAX]; /* that the cache is in, if it is */
+static char unpacked[SOCKET_CAP]; /* the directory with its root */
+static int is_quiet, unpacked_lock = -1;
 static int listener = -1, lock = -1;
 static pid_t command = -1;
 
@@ -62,6 +67,11 @@ static void to_python(void) {
     memcpy(words + before, arguments, after * sizeof *words);
     snprintf(state, sizeof state, "%d:%d:%d:%s", (int)command, listener, lock, command < 0 ? "" : folder);
     if (!is_afresh) setenv("GPUCACHE_RUN_ADOPTED", state, 1);
+    if (*unpacked && command >= 0) {
+        snprintf(state, sizeof state, "%d:%s", unpacked_lock, unpacked);
+        setenv("GPUCACHE_RUN_UNPACKED", state, 1), setenv("GPUCACHE_FILE", file, 1);
+        if (unpacked_lock >= 0) fcntl(unpacked_lock, F_SETFD, 0);
+    }
     if (listener >= 0) fcntl(listener, F_SETFD, 0);
     if (lock >= 0) fcntl(lock, F_SETFD, 0);
     execvp(words[0], words);
@@ -74,24 +84,42 @@ static const char *value_of(const char *name) {
     return value && *value ? value : NULL;
 }
 
-/* Whether nothing but the command line says how to run the command, and all three streams are open. */
-static int is_plain(char **words) {
+/* Take the file that the cache is in; whether it is one. */
+static int takes_file(const char *given) {
+    if (!given || !*given || *given == '~') return 0;
+    if (*given != '/' && !getcwd(file, sizeof file)) return 0;
+    size_t at = *given == '/' ? 0 : strlen(file);
+    return snprintf(file + at, sizeof file - at, at ? "/%s" : "%s", given) < (int)(sizeof file - at);
+}
+
+/* The command, after its `--`, if nothing but the command line says how to run it, and all three streams are open. */
+static char **plain_command(char **words) {
     static const char *const plain[] = {
         "DIR=", "SYSTEM_DIRS=", "REMOTE=", "REMOTE_WRITE=", "REMOTE_TIMEOUT_MS=", "TRUSTED_KEYS=", "SIGNING_KEY=",
-        "RUN_TIMEOUT_MS=",
+        "RUN_TIMEOUT_MS=", "FILE=",
     };
+    static const char option[] = "--cache-file";
     for (int each = 0; each < 3; each++)
-        if (fcntl(each, F_GETFD) < 0) return 0;
-    if (value_of("PYTHONHOME")) return 0; /* a Python that may not start does so before the command */
+        if (fcntl(each, F_GETFD) < 0) return NULL;
+    if (value_of("PYTHONHOME")) return NULL; /* a Python that may not start does so before the command */
     for (char **each = environ; *each; each++) {
         size_t known = 0, count = sizeof plain / sizeof *plain;
         if (strncmp(*each, "GPUCACHE_", 9)) continue;
         while (known < count && strncmp(*each + 9, plain[known], strlen(plain[known]))) known++;
-        if (known == count) return 0;
+        if (known == count) return NULL;
     }
-    if (!words[0] || strcmp(words[0], "run") || !words[1]) return 0;
-    int is_quiet = !strcmp(words[1], "-q") || !strcmp(words[1], "--quiet");
-    return words[1 + is_quiet] && !strcmp(words[1 + is_quiet], "--") && words[2 + is_quiet];
+    if (!words[0] || strcmp(words[0], "run")) return NULL;
+    while (*++words && strcmp(*words, "--")) {
+        size_t name = strlen(option);
+        if (!strcmp(*words, "-q") || !strcmp(*words, "--quiet"))
+            is_quiet = 1;
+        else if (*file || strncmp(*words, option, name) || ((*words)[name] && (*words)[name] != '='))
+            return NULL;
+        else if (!takes_file((*words)[name] ? *words + name + 1 : *++words))
+            return NULL;
+    }
+    if (!*file && value_of("GPUCACHE_FILE") && !takes_file(value_of("GPUCACHE_FILE"))) return NULL;
+    return *words && words[1] ? words + 1 : NULL;
 }
 
 /* Add a root, from the current directory if it is relative; whether it could be added. */
@@ -106,10 +134,12 @@ static int add_root(const char *root, int size) {
     return snprintf(roots + at, sizeof roots - at, "%.*s", size, root) < (int)(sizeof roots - at);
 }
 
-/* Find the roots as gpucache/settings.py does; whether they are such that libraries can read them. */
-static int find_roots(void) {
+/* Find the roots as gpucache/settings.py does, the first as given or in the environment; whether they are such that
+   libraries can read them. */
+static int find_roots(const char *own) {
     char usual[PATH_MAX];
-    const char *own = value_of("GPUCACHE_DIR"), *caches = value_of("XDG_CACHE_HOME"), *home = value_of("HOME");
+    const char *caches = value_of("XDG_CACHE_HOME"), *home = value_of("HOME");
+    if (!own) own = value_of("GPUCACHE_DIR");
     if (!own) {
         if (caches ? *caches != '/' || strchr(caches, ' ') : !home || *home != '/') return 0;
         if (!caches && !strcmp(home, "/") && geteuid()) return 0; /* which means that there is no home */
@@ -191,6 +221,11 @@ static int intercept(const char *socket_path) {
     if (fd >= 0) close(fd);
     setenv("GPUCACHE_RUN_SOCKET", socket_path, 1);
     setenv("GPUCACHE_RUN_ROOTS", roots, 1);
+    if (*file) {
+        char own[sizeof unpacked + sizeof "/root"];
+        snprintf(own, sizeof own, "%s/root", unpacked);
+        setenv("GPUCACHE_DIR", own, 1), unsetenv("GPUCACHE_FILE");
+    }
     if (size > 0) {
         long mode = (at = strstr(text, "\nSeccomp:\t")) ? strtol(at + 10, NULL, 10) : -1;
         long count = (at = strstr(text, "\nSeccomp_filters:\t")) ? strtol(at + 18, NULL, 10) : -1;
@@ -202,16 +237,27 @@ static int intercept(const char *socket_path) {
     return layer || audit;
 }
 
-/* Remove a directory of ours with the files in it; what is more than files stays, with its mark, for Python. */
-static void remove_folder(const char *place) {
+/* Remove what is in an open directory but our mark, at most some levels deep. */
+static void empty(int fd, int levels) {
     struct dirent *each;
-    DIR *names = opendir(place);
-    if (!names) return;
-    while ((each = readdir(names)))
-        if (strcmp(each->d_name, MARK)) unlinkat(dirfd(names), each->d_name, 0);
-    unlinkat(dirfd(names), MARK, 0);
-    if (rmdir(place)) close(openat(dirfd(names), MARK, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    closedir(names);
+    DIR *names = fd < 0 ? NULL : fdopendir(fd);
+    if (!names && fd >= 0) close(fd);
+    while (names && (each = readdir(names))) {
+        if (!strcmp(each->d_name, MARK) || !strcmp(each->d_name, ".") || !strcmp(each->d_name, "..")) continue;
+        if (!unlinkat(dirfd(names), each->d_name, 0) || !levels) continue;
+        empty(openat(dirfd(names), each->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), levels - 1);
+        unlinkat(dirfd(names), each->d_name, AT_REMOVEDIR);
+    }
+    if (names) closedir(names);
+}
+
+/* Remove a directory of ours with all that is in it; what is deeper than a root stays, with its mark, for Python. */
+static void remove_folder(const char *place) {
+    char mark[SOCKET_CAP + NAME_MAX + sizeof MARK + 1];
+    empty(open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), 5);
+    snprintf(mark, sizeof mark, "%s/" MARK, place);
+    unlink(mark);
+    if (rmdir(place)) close(open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 }
 
 static int locked(const char *place) {
@@ -248,14 +294,32 @@ static int made_file(const char *place, const char *name, int flags, const char 
     return is_whole;
 }
 
+/* Make a directory of our own below a place, with its lock; whether that was possible. */
+static int made_scratch(const char *parent, char place[SOCKET_CAP], int *its_lock) {
+    int size = parent ? snprintf(place, SOCKET_CAP, "%s/gpucache-run-XXXXXX", parent) : 0;
+    if (!size || size + 2 > SOCKET_CAP) return 0;
+    sweep(parent);
+    if (!mkdtemp(place)) return 0;
+    if ((*its_lock = locked(place)) >= 0) made_file(place, MARK, 0, "");
+    return 1;
+}
+
+/* Unpack the file that the cache is in, in memory if there is room; whether its root is there. */
+static int unpacks(const char *usual) {
+    const char *const parents[] = {"/dev/shm", usual, "/tmp"};
+    char root[sizeof unpacked + sizeof "/root"];
+    for (size_t each = 0; each < sizeof parents / sizeof *parents; each++) {
+        if (!made_scratch(parents[each], unpacked, &unpacked_lock)) continue;
+        snprintf(root, sizeof root, "%s/root", unpacked);
+        return root_file_unpacks(file, root) && find_roots(root);
+    }
+    return !!(*unpacked = 0);
+}
+
 /* Listen at a socket in a directory of our own below a place; whether that was possible. */
 static int listens(const char *parent) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int size = parent ? snprintf(folder, sizeof folder, "%s/gpucache-run-XXXXXX", parent) : 0;
-    if (!size || size + 2 > SOCKET_CAP) return 0;
-    sweep(parent);
-    if (!mkdtemp(folder)) return 0;
-    if ((lock = locked(folder)) >= 0) made_file(folder, MARK, 0, "");
+    if (!made_scratch(parent, folder, &lock)) return 0;
     snprintf(address.sun_path, sizeof address.sun_path, "%s/s", folder);
     listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (made_file(folder, "notes", O_EXCL, "") && listener >= 0 &&
@@ -439,6 +503,7 @@ static void say(int code) {
     char line[2048] = "gpucache: ";
     struct winsize terminal;
     put_line(line + strlen(line), code);
+    if (*file) root_file_put(line + strlen(line), 512);
     if (!ioctl(2, TIOCGWINSZ, &terminal) && terminal.ws_col)
         for (char *begin = line, *at = line, *blank; (blank = strchr(at, ' ')); at = blank + 1)
             if ((size_t)(blank - begin) + strcspn(blank + 1, " ") >= terminal.ws_col) *blank = '\n', begin = blank + 1;
@@ -457,8 +522,13 @@ static void end_by(int number) {
     _exit(128 + number);
 }
 
+static void forget_unpacked(void) {
+    if (*unpacked) remove_folder(unpacked);
+    *unpacked = 0;
+}
+
 /* Run the command and end as it does; returns if Python has to do so, or to go on. */
-static void run(char **words, int is_quiet) {
+static void run(char **words) {
     static const int passed_on[] = {PASSED_ON, SIGCHLD};
     sigset_t numbers, before;
     siginfo_t end = {0};
@@ -469,11 +539,12 @@ static void run(char **words, int is_quiet) {
     for (size_t each = 0; each < sizeof passed_on / sizeof *passed_on; each++) sigaddset(&numbers, passed_on[each]);
     signal(SIGPIPE, SIG_IGN), signal(SIGXFSZ, SIG_IGN), signal(SIGCHLD, SIG_DFL);
     if (own && !realpath(own, parent)) own = NULL;
-    if (!listens(own ? parent : NULL) && !listens("/tmp") && !listens("/dev/shm")) return;
+    if (*file && !unpacks(own ? parent : NULL)) return forget_unpacked();
+    if (!listens(own ? parent : NULL) && !listens("/tmp") && !listens("/dev/shm")) return forget_unpacked();
     sigprocmask(SIG_BLOCK, &numbers, &before);
     int signals = signalfd(-1, &numbers, SFD_CLOEXEC);
     if (signals < 0 || !starts(words, &before)) {
-        remove_folder(folder);
+        remove_folder(folder), forget_unpacked();
         close(listener), close(lock), listener = lock = -1;
         sigprocmask(SIG_SETMASK, &before, NULL);
         return;
@@ -482,14 +553,14 @@ static void run(char **words, int is_quiet) {
     int ended = has_ended(signals);
     waitid(P_PID, (id_t)command, &end, WEXITED | WNOHANG | WNOWAIT);
     if (!ended || poll(&asked, 1, 0) || end.si_code != CLD_EXITED || !read_notes() ||
-        (noted.hits && !is_counted(words))) {
+        (*file ? !root_file_is_current() : noted.hits && !is_counted(words))) {
         to_python();
         close(listener), listener = -1; /* programs that wait for a reply go on without one */
         if (!ended) has_ended(signals);
     } else if (!is_quiet) {
         say(end.si_status);
     }
-    remove_folder(folder);
+    remove_folder(folder), forget_unpacked();
     waitid(P_PID, (id_t)command, &end, WEXITED);
     if (end.si_code != CLD_EXITED) end_by(end.si_status);
     _exit(end.si_status);
@@ -522,8 +593,8 @@ int main(int count, char **words) {
     arguments = words + begin;
     is_afresh = !by && has_settings();
     if (is_afresh) to_python(); /* which knows what is in them, and starts this program again */
-    if (is_plain(arguments) && find_libraries(own) && find_roots())
-        run(arguments + 2 + (strcmp(arguments[1], "--") != 0), strcmp(arguments[1], "--") != 0);
+    char **words_of_command = plain_command(arguments);
+    if (words_of_command && find_libraries(own) && (*file || find_roots(NULL))) run(words_of_command);
     to_python();
     return 127;
 }

@@ -35,6 +35,8 @@ FILE_BYTES_CAP = 4 << 30
 """A larger file is not read: it is not the cache of one program."""
 MEMBERS_CAP = 50_000
 _RECORD_BYTES_CAP = 8 << 20
+UNPACKED = "GPUCACHE_RUN_UNPACKED"
+"""The variable with a directory into which ``native/run.c`` has unpacked a file, after its lock's number."""
 _BLOCK = 512
 _NAME_BYTES = 100
 _EMPTY_BYTES = 20 * _BLOCK
@@ -276,9 +278,14 @@ class RootFile:
         self._writes = writes
         self._process = os.getpid()
         self._begun_ns = time.time_ns()
+        self._identity: tuple[int, int, int] | None = None
+        self._had: dict[str, tuple[int, int]] = {}
         self.damage = ""
         """The sentence about a damaged file; empty if it was whole."""
         with self._open() as file:
+            if unpacked := os.environ.pop(UNPACKED, ""):
+                self._adopt(unpacked, file)
+                return
             places = _private_places()
             if not places:
                 raise CacheUnusableError(f"{path} cannot be unpacked: no directory is writable; set TMPDIR")
@@ -294,6 +301,27 @@ class RootFile:
         self._entries = sum("/".join(layout.ENTRIES) in one for one in self._had)
         if self.damage:
             warn(self.damage)
+
+    def _adopt(self, unpacked: str, file: BinaryIO | None) -> None:
+        """Go on with a directory into which ``native/run.c`` has unpacked the file.
+
+        What differs from the file has changed since then, here or in the file.
+        """
+        lock, _, place = unpacked.partition(":")
+        root, self._scratch = Path(place) / "root", scratch.scratch.adopt(place, int(lock))
+        self.root = RootFolder(root)
+        if file is not None:  # and no other file's, as this one may have been replaced since
+            self._identity = 0, os.fstat(file.fileno()).st_size, 0
+        with suppress(OSError):
+            self._begun_ns = (root.parent / scratch.MARK).stat().st_mtime_ns
+        now = self._states()
+        with suppress(FormatError):
+            for member, data in members(file) if file is not None else ():
+                with suppress(OSError):
+                    if (root / member.path).read_bytes() == data and member.path in now:
+                        day = min(member.used_ns, self._begun_ns - 2 * RECENCY_NS) // _DAY_NS
+                        self._had[member.path] = now[member.path][0], day if member.is_entry else 0
+        self._entries = sum("/".join(layout.ENTRIES) in one for one in now)
 
     @contextmanager
     def _open(self) -> Iterator[BinaryIO | None]:

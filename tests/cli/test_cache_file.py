@@ -5,11 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from gpucache.native.build import BUILT, STARTER
 from tests.children import run_text
 from tests.clusters import Mpi
 from tests.nvrtc import need_nvrtc
@@ -98,6 +101,49 @@ def test_run_keeps_the_cache_in_a_file(run_cuda: Callable[..., Result], file: Pa
     assert "0 hits, 1 miss" in miss.stderr and "app.cache written (2 entries, " in miss.stderr
     assert "1 hit, 0 misses" in hit.stderr and "app.cache unchanged (2 entries, " in hit.stderr
     assert ([*file.parent.iterdir()], [*Path(os.environ["XDG_CACHE_HOME"]).iterdir()]) == ([file], [])
+
+
+_BY_C = [str(BUILT / STARTER), "--by=3", "sh", "-c", "exit 99"]
+"""``gpucache`` in C, with something else in place of Python."""
+
+
+def test_a_hit_from_a_file_starts_no_python(
+    run_cuda: Callable[..., Result], file: Path, tmp_path: Path
+) -> None:
+    """The line is the same, no directory is left, and the first miss starts Python."""
+    run_cuda(4)
+    before = file.read_bytes()
+    by_python = run_cuda(4)
+    command = ["--", sys.executable, "-c", _CUDA]
+    done = run_text([*_BY_C, "run", "--cache-file", file, *command, 4])
+    assert (done.returncode, done.stdout) == (0, by_python.stdout), done.stderr
+    assert done.stderr.split("; ")[-1] == by_python.stderr.split("; ")[-1]
+    assert run_text([*_BY_C, "run", "-q", f"--cache-file={file}", *command, 4]).stderr == ""
+    by_variable = run_text([*_BY_C, "run", *command, 4], env={**os.environ, "GPUCACHE_FILE": str(file)})
+    assert (by_variable.returncode, file.read_bytes()) == (0, before)
+    assert run_text([*_BY_C, "run", "--cache-file", file, *command, 5]).returncode == 99
+    assert run_text([*_BY_C, "run", "--cache-file", tmp_path / "none", *command, 4]).returncode == 99
+    assert run_cuda(5).returncode == 0 and len(file.read_bytes()) > len(before)
+    told = run_text([*_BY_C, "run", "--cache-file", file, "--", "sh", "-c", "ls -d $GPUCACHE_DIR/v1"])
+    assert told.stdout and not Path(told.stdout.strip()).parents[1].exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["v1/rows/../../../x", "/x", "v1/entries/ab/../../x", "v1/tmp/x", "v1/rows/.x"]
+)
+def test_a_member_that_no_root_has_is_not_unpacked(
+    run_cuda: Callable[..., Result], file: Path, tmp_path: Path, name: str
+) -> None:
+    """C leaves the file to Python, which unpacks what is a root's."""
+    run_cuda(4)
+    with tarfile.open(file, "a") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = 1
+        tar.addfile(info, BytesIO(b"x"))
+    done = run_text([*_BY_C, "run", "--cache-file", file, "--", "true"])
+    assert done.returncode == 99
+    hit = run_cuda(4)
+    assert (hit.returncode, "1 hit" in hit.stderr, (tmp_path / "x").exists()) == (0, True, False)
 
 
 def test_the_file_does_not_grow(file: Path, tmp_path: Path) -> None:
