@@ -2,9 +2,9 @@
 
 For PyOpenCL programs, ``gpucache.install()`` at their start serves every build from the cache, and
 ``gpucache.opencl.build_program(context, source)`` a single one. ``gpucache.cuda.compile_program(source,
-target="sm_90")`` compiles CUDA C++ with NVRTC, without a GPU. ``gpucache.bundle()`` gives the builds of this
-process as bytes, and ``gpucache.restore`` lets another process hit them. ``gpucache.errors`` has the
-exceptions, and the command ``gpucache --help`` everything else.
+target="sm_90")`` compiles CUDA C++ with NVRTC, without a GPU, and ``gpucache.hip`` HIP C++ with hipRTC.
+``gpucache.bundle()`` gives the builds of this process as bytes, and ``gpucache.restore`` lets another process
+hit them. ``gpucache.errors`` has the exceptions, and the command ``gpucache --help`` everything else.
 """
 
 # Must not import a GPU stack, numpy or rich: the lazy names are imported on first use. Imports nothing
@@ -12,15 +12,15 @@ exceptions, and the command ``gpucache --help`` everything else.
 
 TYPE_CHECKING = False  # typing's, which type checkers recognize by its name
 __version__ = "0.1.0"
-__all__ = ["__version__", "bundle", "cuda", "errors", "install", "opencl", "restore"]
+__all__ = ["__version__", "bundle", "cuda", "errors", "hip", "install", "opencl", "restore"]
 
-_LAZY = frozenset({"cuda", "errors", "opencl"})
+_LAZY = frozenset({"cuda", "errors", "hip", "opencl"})
 _OF_BUNDLES = frozenset({"bundle", "restore"})
 
 if TYPE_CHECKING:
     import os
 
-    from . import cuda, errors, opencl
+    from . import cuda, errors, hip, opencl
     from .library.bundle import bundle, restore
 
 

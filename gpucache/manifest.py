@@ -21,8 +21,13 @@ from gpucache.model import Checks, Language, Program
 from gpucache.payload.spirv import read_constant
 from gpucache.sources.disk import load_program
 
-LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP, ".spv": Language.SPIR_V}
-KNOWN = "OpenCL C (.cl), SPIR-V (.spv) or CUDA C++ (.cu)"
+LANGUAGES = {
+    ".cl": Language.OPENCL_C,
+    ".cu": Language.CUDA_CPP,
+    ".hip": Language.HIP_CPP,
+    ".spv": Language.SPIR_V,
+}
+KNOWN = "OpenCL C (.cl), SPIR-V (.spv), CUDA C++ (.cu) or HIP C++ (.hip)"
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
 _PATHS = ("include", "headers")
@@ -49,8 +54,8 @@ FIELDS = (
         "source",
         '"kernels/*.cl"',
         "A file, or a pattern of files in which ** matches any directories. Files that end in .cl are OpenCL "
-        "C, files that end in .spv are SPIR-V, files that end in .cu are CUDA C++. The only field that every "
-        "program needs.",
+        "C, files that end in .spv are SPIR-V, files that end in .cu are CUDA C++, and in .hip HIP C++. The "
+        "only field that every program needs.",
         shared=False,
     ),
     Field(

@@ -17,6 +17,7 @@ class Language(StrEnum):
 
     OPENCL_C = "opencl-c"
     CUDA_CPP = "cuda-c++"
+    HIP_CPP = "hip-c++"
     SPIR_V = "spir-v"
 
 
@@ -27,6 +28,8 @@ class ArtifactKind(StrEnum):
     PTX = "ptx"
     LTOIR = "ltoir"
     OPTIXIR = "optixir"
+    CODE_OBJECT = "code-object"
+    BITCODE = "llvm-bitcode"
     OPENCL_BINARY = "opencl-binary"
 
 
@@ -146,7 +149,7 @@ class Toolchain(NamedTuple):
     """
 
     implementation: str
-    """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL) or ``nvrtc``."""
+    """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL), ``nvrtc`` or ``hiprtc``."""
     fields: tuple[tuple[str, str], ...]
     """The key fields of the compiler, by name."""
     identity: tuple[str, ...]
@@ -163,7 +166,7 @@ class Device(NamedTuple):
     target: Target | None
     """The argument for --target; null if a driver is broken."""
     backend: str
-    """opencl or cuda."""
+    """opencl, cuda or hip."""
     name: str
     """The device's own name."""
     driver_version: str
@@ -210,7 +213,7 @@ class BuildRequest(NamedTuple):
     include_dirs: tuple[str, ...] = ()
     artifact_kind: StrEnum = ArtifactKind.OPENCL_BINARY
     name_expressions: tuple[str, ...] = ()
-    """C++ names whose lowered (mangled) names are wanted; CUDA only."""
+    """C++ names whose lowered (mangled) names are wanted; CUDA and HIP only."""
     local_sizes: tuple[tuple[int, ...], ...] = ()
     """Local (work-group) sizes the program launches with, for compilers that build late."""
     headers: tuple[str, ...] = ()
@@ -225,7 +228,7 @@ class BuildRequest(NamedTuple):
     """Text that distinguishes this build from others of its program, for people, such as ``BLOCK=128``."""
     checks: Checks = Checks.NONE
     asked: AsAsked | None = None
-    """The inputs to compile it as a program itself asked; None to compile it as gpucache does. CUDA only."""
+    """The inputs to compile it as a program itself asked; None to compile it as gpucache does."""
 
 
 NAMESPACE = "namespace"

@@ -37,11 +37,12 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
         yield plain(f"\n{row.target}", "bold")
         for label, value in row.toolchain.fields if row.toolchain else ():
             yield plain(f"  {label}: {value}")
-    if named:
-        real = [str(row.target) for row in named if "compute_" not in str(row.target)]
-        yield plain(f"\n{named[0].detail}; each of these can be a --target:")
+    for detail in dict.fromkeys(row.detail for row in named):
+        targets = [str(row.target) for row in named if row.detail == detail]
+        real = [target for target in targets if "compute_" not in target]
+        yield plain(f"\n{detail}; each of these can be a --target:")
         yield plain(f"  {' '.join(real)}")
-        if len(real) < len(named):
+        if len(real) < len(targets):
             yield plain("and cuda:compute_N with the same numbers, for PTX.")
     for row in rows:
         if not row.available:

@@ -36,7 +36,7 @@ _WHOLE_BYTES = 1024**2
 _BLOCKS = 256
 _BLOCK_BYTES = 4096
 _CHUNK_BYTES = 1024**2
-_SYSTEM = (
+SYSTEM = (
     *("ld-linux", "linux-vdso", "libc.", "libm.", "libmvec.", "libdl.", "librt.", "libpthread."),
     *("libstdc++.", "libc++.", "libc++abi.", "libgcc_s.", "libatomic.", "libgomp."),
     *("libz.", "libzstd.", "liblzma.", "libbz2.", "libxml2.", "libicu", "libtinfo.", "libncurses"),
@@ -148,7 +148,7 @@ def with_needed(library: Path) -> tuple[Path, ...]:
     found = {library: None}
     for path in (pending := [library]):
         for name in read_library(path).needed:
-            needed = None if name.startswith(_SYSTEM) else loaded_as(name)
+            needed = None if name.startswith(SYSTEM) else loaded_as(name)
             if needed is not None and needed not in found:
                 found[needed] = None
                 pending.append(needed)
@@ -244,6 +244,19 @@ def read_library(path: Path) -> Library:
         return Library()
     needed, rpath, runpath = (tuple(filter(None, one.split("\x1f"))) for one in lists)
     return Library(build_id or None, needed, rpath, runpath)
+
+
+def search_places(file: Path, name: str, library_path: str) -> list[Path]:
+    """Where the loader looks for a library that another one loads, and beside that one. Source: ld.so(8)."""
+    library = read_library(file)
+    origin = str(file.parent)
+    # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
+    before = () if library.runpath else library.rpath
+    places = [*before, *library_path.split(":"), *library.runpath]
+    return [
+        *(Path(place.replace("$ORIGIN", origin)) / name for place in places if place),
+        file.parent / name,
+    ]
 
 
 def mark(library: Path) -> str:

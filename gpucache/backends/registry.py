@@ -8,7 +8,11 @@ from importlib import import_module
 from gpucache.backends.interface import Backend
 from gpucache.errors import TargetError
 
-_OURS = {"opencl": "gpucache.backends.opencl", "cuda": "gpucache.backends.cuda"}
+_OURS = {
+    "opencl": "gpucache.backends.opencl",
+    "cuda": "gpucache.backends.cuda",
+    "hip": "gpucache.backends.hip",
+}
 
 
 def backend_names() -> tuple[str, ...]:

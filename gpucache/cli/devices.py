@@ -26,6 +26,8 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     """List OpenCL devices, CUDA devices and compilers that need no device, each as a target for --target.
 
     \f
+    HIP programs are compiled for named architectures alone; GPUs of AMD are not looked for.
+
     Drivers are queried in child processes with a time limit; a broken driver is a row with its error.
     A profile contains platforms, devices, drivers, toolchains and the variables that reach compilers, but
     no host name and no user name.

@@ -102,8 +102,9 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     nothing, it loaded no library from OUT: libraries built with cc need at least this machine's glibc.
 
     \f
-    For NVRTC the variables are LD_AUDIT and GLIBC_TUNABLES, which replace values that programs have already:
-    join these by hand. Programs that do not start with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc.
+    For NVRTC and hipRTC the variables are LD_AUDIT and GLIBC_TUNABLES, which replace values that programs
+    have already: join these by hand. Programs that do not start with LD_AUDIT (TSan, LSan, Scudo) need
+    --no-nvrtc.
 
     The command runs as under 'gpucache run', and every build that it requested is looked up afterwards. OUT
     is a root with the entries, the sources and the libraries that read them; every user may read it. If

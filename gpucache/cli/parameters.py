@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
 
 _LARGEST_EXTENT = 99_999
+_NAMING = (Language.CUDA_CPP, Language.HIP_CPP)
+"""The languages whose names are lowered."""
 _EMPTY = "it is empty; give a name, or leave it out"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -294,7 +296,7 @@ def build_options(function: F) -> F:
         ),
         click.option(
             "--name-expression", "name_expressions", metavar="E", multiple=True,
-            help="A C++ name that CUDA programs request, such as 'scale<float>'; repeatable.",
+            help="A C++ name that CUDA and HIP programs request, such as 'scale<float>'; repeatable.",
         ),
         click.option(
             "--spec-constant", "spec_constants", metavar="ID=TYPE:VALUE", multiple=True, type=_CONSTANT,
@@ -390,8 +392,8 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
         from gpucache.examples import manifest_path
 
         specs = read_manifest(manifest_path())
-    if named.name_expressions and not any(spec.program.language is Language.CUDA_CPP for spec in specs):
-        raise UsageError("--name-expression is for CUDA programs, and none is given; leave it out")
+    if named.name_expressions and not any(spec.program.language in _NAMING for spec in specs):
+        raise UsageError("--name-expression is for CUDA and HIP programs, and none is given; leave it out")
     if named.spec_constants and not any(spec.program.language is Language.SPIR_V for spec in specs):
         raise UsageError("--spec-constant is for SPIR-V modules, and none is given; leave it out")
     return [_with(spec, named) for spec in specs]
@@ -422,8 +424,8 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
 
 def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
-    cuda = spec.program.language is Language.CUDA_CPP
-    expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions
+    names = named.name_expressions if spec.program.language in _NAMING else ()
+    expressions = (*spec.name_expressions, *names)
     constants = named.spec_constants if spec.program.language is Language.SPIR_V else ()
     return spec._replace(
         options=(*spec.options, *_absolute(named.options), *constants),

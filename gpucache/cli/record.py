@@ -29,7 +29,7 @@ _PATIENCE_MS = 60_000
 @without_nvrtc
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: bool) -> None:
-    """Run the command after -- and record the compiles of its OpenCL programs, NVRTC and Triton.
+    """Run the command after -- and record the compiles of its OpenCL programs, NVRTC, hipRTC and Triton.
 
     'gpucache warm --recording DIR' builds the recording on this or another machine; 'gpucache inspect
     --recording DIR' shows it. Several commands may add to one DIR. It contains sources and headers, so only

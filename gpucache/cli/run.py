@@ -35,7 +35,7 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 """Click passes a command without a preceding ``--`` on to us, with all its options."""
 without_nvrtc = flag(
     "--no-nvrtc",
-    "Leave NVRTC alone, and set no LD_AUDIT: for programs that do not start with an auditor.",
+    "Leave NVRTC and hipRTC alone, and set no LD_AUDIT: for programs that do not start with an auditor.",
 )
 
 
@@ -58,7 +58,7 @@ without_nvrtc = flag(
 @without_nvrtc
 @global_options
 def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, no_nvrtc: bool) -> None:
-    """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.
+    """Run the command after -- and serve its OpenCL, NVRTC and hipRTC compiles from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
     the next run. For compilers that build at first launch (PoCL) only the request is noted; build it with
@@ -69,19 +69,20 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
     goes wrong, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
     has the reason.
 
-    NVRTC is reached through LD_AUDIT, which leaves less room for the thread-local variables of libraries;
-    so the command has glibc.rtld.optional_static_tls=4096 in GLIBC_TUNABLES, which is enough for jemalloc,
-    tcmalloc and ASan. Programs with TSan, LSan or Scudo, which need more, start with --no-nvrtc.
+    NVRTC and hipRTC are reached through LD_AUDIT, which leaves less room for the thread-local variables of
+    libraries; so the command has glibc.rtld.optional_static_tls=4096 in GLIBC_TUNABLES, which is enough for
+    jemalloc, tcmalloc and ASan. Programs with TSan, LSan or Scudo, which need more, start with --no-nvrtc.
 
-    OpenCL: the ICD loader must support OPENCL_LAYERS. NVRTC 12 and 13: must be loaded dynamically by
-    glibc, from any path. Not supported: an NVRTC that is linked statically or not named
-    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. For OpenCL programs
-    built with clCompileProgram and clLinkProgram the link step is served, but not on PoCL; of SPIR-V modules
-    the first build, with its specialization constants, as SYCL programs need it on OpenCL devices
-    (SYCL_CACHE_PERSISTENT=1 has them keep a cache of their own). A program with other
-    mounts, another root directory, user, group or capabilities than gpucache, or with a seccomp filter that
-    gpucache does not have, gets hits at most: its misses are not cached. In a container with a default
-    profile they are, if gpucache runs there too.
+    OpenCL: the ICD loader must support OPENCL_LAYERS. NVRTC 12 and 13, and the hipRTC of libamdhip64 5 and
+    6 or libhiprtc 5 to 7 (tried: Debian's 5.2): must be loaded dynamically by glibc, from any path;
+    hipRTC's options must name one architecture, and its linker is not served. Not supported: an NVRTC that
+    is linked statically or not named libnvrtc.so (as in some wheels), setuid programs, and other C
+    libraries than glibc. For OpenCL programs built with clCompileProgram and clLinkProgram the link step is
+    served, but not on PoCL; of SPIR-V modules the first build, with its specialization constants, as SYCL
+    programs need it on OpenCL devices (SYCL_CACHE_PERSISTENT=1 has them keep a cache of their own). A
+    program with other mounts, another root directory, user, group or capabilities than gpucache, or with a
+    seccomp filter that gpucache does not have, gets hits at most: its misses are not cached. In a container
+    with a default profile they are, if gpucache runs there too.
 
     With --cache-file, or GPUCACHE_FILE, which every verb and every program that uses gpucache reads, the
     cache is one file: a tar file of a cache's directory, for one program. It is read at once, into memory

@@ -104,11 +104,11 @@ def warm(
     retry: bool,
     into: Path | None,
 ) -> None:
-    """Compile sources (.cl, .cu), directories of them, or a manifest's programs into the cache.
+    """Compile sources (.cl, .cu, .hip), directories of them, or a manifest's programs into the cache.
 
     Without --target, OpenCL programs are built for every OpenCL device on this machine and CUDA programs
-    for every CUDA device. A CUDA target such as cuda:sm_90 needs no GPU. With -- COMMAND the command is run
-    until it adds nothing to any known cache; each run's additions are listed.
+    for every CUDA device. Targets such as cuda:sm_90 and hip:gfx90a need no GPU. With -- COMMAND the
+    command is run until it adds nothing to any known cache; each run's additions are listed.
 
     \f
     Each source's own directory is searched for headers, as if given with -I. On Linux, compilers are

@@ -488,6 +488,7 @@ _LABELS: Mapping[str, tuple[int, str]] = {
     SOURCE_NAME: (3, "the program calls its source {right}, which it called {left}"),
     "driver version": (2, "driver {arrow}"),
     "NVRTC version": (2, "NVRTC {arrow}"),
+    "hipRTC version": (2, "hipRTC {arrow}"),
     "NVRTC build id": (2, "another build of NVRTC"),
     "NVRTC builtins build id": (2, "another build of NVRTC's builtins library"),
     "driver UUID": (2, "another build of the driver"),

@@ -135,7 +135,7 @@ def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:
 
 def _load_other(target: Target) -> tuple[str, ...]:
     backend = load_backend(target.backend)
-    kind = 'extern "C" __global__' if backend.language is Language.CUDA_CPP else "kernel"
+    kind = "kernel" if backend.language is Language.OPENCL_C else 'extern "C" __global__'
     program = Program("empty", backend.language, f"{kind} void empty() {{}}\n".encode())
     request = BuildRequest(program, target, artifact_kind=backend.artifact_kind(target))
     compilation = backend.plan(request, backend.toolchain(target), os.environ)

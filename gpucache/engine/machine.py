@@ -169,9 +169,10 @@ def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
 
 
 def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
-    """The device for an architecture with a suffix, such as sm_90a, made from that of the plain number."""
-    match = re.fullmatch(r"((?:sm|compute)_\d+)[af]", wanted.name)
-    plain = next((device for device in usable if match and device.target == Target("cuda", match[1])), None)
+    """The device for an architecture with a suffix, as sm_90a or gfx90a:xnack+, made from the plain one."""
+    match = re.fullmatch(r"((?:sm|compute)_\d+(?=[af]$)|gfx\w+(?=:))([af]|(:\w+[+-])+)", wanted.name)
+    own = Target(wanted.backend, match[1] if match else "")
+    plain = next((device for device in usable if device.target == own), None)
     if plain is None or plain.toolchain is None:
         return None
     fields = tuple(

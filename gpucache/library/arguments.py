@@ -25,7 +25,7 @@ def current_directory() -> str:
 def source_bytes(source: object) -> bytes:
     """The argument ``source``; raises TypeError unless it is text or bytes, ValueError for a path."""
     if isinstance(source, str):
-        if source.endswith((".cl", ".cu")) and len(source.split()) == 1:  # no program is one word
+        if source.endswith((".cl", ".cu", ".hip")) and len(source.split()) == 1:  # no program is one word
             raise ValueError(
                 f"source is the text of a program, and {source!r} looks like a path; read the file"
             )

@@ -38,22 +38,31 @@ class Library:
     """The name of a library that the loader must request; no library of this name exists to link with."""
 
 
+SHIMS = (
+    *(("nvrtc", 12, "nvrtc_12"), ("nvrtc", 13, "nvrtc_13")),
+    *(("amdhip64", major, "amdhip64") for major in (5, 6)),
+    *(("hiprtc", major, "hiprtc") for major in (5, 6, 7)),
+)
+"""The libraries that ``nvrtc_shim.c`` replaces, their major versions, and the files of their symbols."""
+
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
     "library": Library(("library.c", "journal.c", *ASKING)),
     STARTER: Library(("run.c", "journal.c", "root_file.c")),
     **{
-        f"nvrtc_{major}": Library(
+        f"{name}_{major}": Library(
             ("nvrtc_shim.c", *ASKING),
             (
-                f"-DNVRTC_MAJOR={major}",
-                f"-Wl,-soname,libnvrtc.so.{major}",
-                f"-Wl,--version-script={FOLDER / f'nvrtc_{major}.map'}",
+                f"-DRTC={name}",
+                f"-DMAJOR={major}",
+                f"-DIS_HIP={int(name != 'nvrtc')}",
+                f"-Wl,-soname,lib{name}.so.{major}",
+                f"-Wl,--version-script={FOLDER / f'{versions}.map'}",
             ),
-            needs=f"gpucache-nvrtc.so.{major}",
+            needs=f"gpucache-{name}.so.{major}",
         )
-        for major in (12, 13)
+        for name, major, versions in SHIMS
     },
 }
 """By name; ``file_name`` has the file's."""

@@ -1,7 +1,9 @@
-/* Puts nvrtc_shim.c in the place of every NVRTC that a program loads, however it finds it. See rtld-audit(7).
+/* Puts nvrtc_shim.c in the place of every NVRTC and hipRTC that a program loads, however it finds it. See
+   rtld-audit(7). hipRTC is in libamdhip64, and since ROCm 5.3 in libhiprtc too; only some versions of the former are
+   known, as the shim must define every version of symbols that it has.
 
    The loader passes each file name to this library before it opens it, and takes another in return. The shim in turn
-   needs a library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had
+   needs a library that has no file, such as gpucache-nvrtc.so.MAJOR, for which the file is named that the program had
    found. The loader keeps its lock all this time, so the file named last is the shim's dependency.
 
    The server learns of an NVRTC, and of a loader of OpenCL, as soon as it is looked for, if no index may
@@ -23,14 +25,17 @@
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-#define OLDEST 12 /* major versions that there is a shim for */
-#define NEWEST 13
 
-/* For each major version: the file that the program found, the same as the shim gets it, and our file. */
-static struct {
+/* The libraries that there is a shim for: the file that the program found, the same as the shim gets it, and our file. */
+#define ONE(of, version) {.name = of, .major = version}
+static struct library {
+    const char *name;
+    int major;
     char found[PATH_MAX], real[PATH_MAX + 4], shim[PATH_MAX + 32];
     int settled; /* the shim replaces this file, and goes on doing so */
-} versions[NEWEST - OLDEST + 1];
+} libraries[] = {ONE("nvrtc", 12), ONE("nvrtc", 13), ONE("amdhip64", 5), ONE("amdhip64", 6), ONE("hiprtc", 5),
+                 ONE("hiprtc", 6), ONE("hiprtc", 7)};
+#define EACH(one) (struct library *one = libraries; one < libraries + sizeof libraries / sizeof *libraries; one++)
 static const ElfW(Ehdr) *own;
 
 EXPORTED unsigned la_version(unsigned version) {
@@ -39,17 +44,22 @@ EXPORTED unsigned la_version(unsigned version) {
     own = info.dli_fbase;
     const char *name = strrchr(info.dli_fname, '/');
     int folder_size = name ? (int)(name - info.dli_fname) : 0;
-    for (int major = OLDEST; major <= NEWEST; major++)
-        snprintf(versions[major - OLDEST].shim, sizeof versions->shim, "%.*s/libgpucache_nvrtc_%d.so", folder_size,
-                 info.dli_fname, major);
+    for EACH (one)
+        snprintf(one->shim, sizeof one->shim, "%.*s/libgpucache_%s_%d.so", folder_size, info.dli_fname, one->name,
+                 one->major);
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* The major version that a name ends with, after a prefix; 0 for any other name. */
-static int major_of(const char *name, const char *prefix) {
-    size_t size = strlen(prefix);
-    int major = strncmp(name, prefix, size) ? 0 : atoi(name + size);
-    return major >= OLDEST && major <= NEWEST ? major : 0;
+/* The library of a name after a prefix, and whether the name has no version; NULL for any other name. */
+static struct library *library_of(const char *name, const char *prefix, int *bare) {
+    size_t begin = strlen(prefix), size;
+    if (strncmp(name, prefix, begin)) return NULL;
+    for EACH (one) {
+        size = begin + strlen(one->name);
+        if (strncmp(name + begin, one->name, size - begin) || strncmp(name + size, ".so", 3)) continue;
+        if ((*bare = !name[size + 3]) || (name[size + 3] == '.' && atoi(name + size + 4) == one->major)) return one;
+    }
+    return NULL;
 }
 
 /* Whether a file is a library that the loader would take: it skips those of other machines. */
@@ -83,23 +93,24 @@ EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) 
     char target[PATH_MAX], *same = (char *)name;
     const char *base = strrchr(name, '/');
     if (!strncmp(base ? base + 1 : name, "libOpenCL", 9)) announce(WIRE_LOADED);
+    int bare = 0;
     if (!base) {
-        int major = major_of(name, "gpucache-nvrtc.so.");
-        if (!major || !*versions[major - OLDEST].found) return same;
-        versions[major - OLDEST].settled = 1;
-        return versions[major - OLDEST].real;
+        struct library *one = library_of(name, "gpucache-", &bare);
+        if (!one || !*one->found) return same;
+        one->settled = 1;
+        return one->real;
     }
-    if (strncmp(base, "/libnvrtc.so", 12) || strstr(name, "/./") || strlen(name) >= PATH_MAX) return same;
-    int major = major_of(base, "/libnvrtc.so.");
-    if (!major && !strcmp(base, "/libnvrtc.so") && realpath(name, target)) /* a link of a toolkit */
-        major = major_of(strrchr(target, '/'), "/libnvrtc.so.");
-    if (!major || !is_library(name) || access(versions[major - OLDEST].shim, R_OK)) return same;
-    if (strcmp(versions[major - OLDEST].found, name)) {
-        if (versions[major - OLDEST].settled) return same; /* a second one of this version stays as it is */
-        strcpy(versions[major - OLDEST].found, name);
+    struct library *one = library_of(base, "/lib", &bare);
+    if (!one || strstr(name, "/./") || strlen(name) >= PATH_MAX) return same;
+    if (bare) /* a link of a toolkit */
+        one = realpath(name, target) ? library_of(strrchr(target, '/'), "/lib", &bare) : NULL;
+    if (!one || bare || !is_library(name) || access(one->shim, R_OK)) return same;
+    if (strcmp(one->found, name)) {
+        if (one->settled) return same; /* a second one of this version stays as it is */
+        strcpy(one->found, name);
         /* In another spelling, because the loader would take the shim for a name that it knows. */
-        sprintf(versions[major - OLDEST].real, "%.*s/.%s", (int)(base - name), name, base);
+        sprintf(one->real, "%.*s/.%s", (int)(base - name), name, base);
     }
     announce(WIRE_NVRTC_LOADED);
-    return versions[major - OLDEST].shim;
+    return one->shim;
 }

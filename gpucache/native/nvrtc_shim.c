@@ -1,4 +1,7 @@
-/* NVRTC as programs find it under gpucache: cached compiles are served, all else is NVRTC's own.
+/* NVRTC, or hipRTC, as programs find it under gpucache: cached compiles are served, all else is its own.
+
+   Both have one interface under two prefixes, and differ in the results of a compile: what is said here of NVRTC
+   goes for hipRTC too, whose log has no NUL.
 
    nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for its dependency, so that every
    function that the shim lacks is found there. Programs keep the handles that NVRTC made. A compile that is
@@ -6,7 +9,8 @@
    that fails, has its own log and PTX; a cubin, LTO-IR, OptiX IR and lowered names stay until a compile gives
    others. In any doubt the program gets NVRTC's result.
 
-   Built once for each major version with NVRTC_MAJOR. Keeps no lock, because a fork could leave it locked. */
+   Built once for each library and major version with RTC (nvrtc, hiprtc, amdhip64) and MAJOR, and with IS_HIP for
+   the latter two. Keeps no lock, because a fork could leave it locked. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -21,40 +25,56 @@
 #include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define OURS "/nonexistent/gpucache/program.cu" /* the name of a source in gpucache's own library, which looks it up */
 #define TEXT_(value) #value
 #define TEXT(value) TEXT_(value)
 
-typedef struct _nvrtcProgram *nvrtcProgram;
-typedef int nvrtcResult;
+typedef struct program_of_rtc *Program;
+typedef int Result;
 enum { SUCCESS = 0, INVALID_INPUT = 3, COMPILATION = 6, NO_NAMES_AFTER_COMPILATION = 8,
        NO_NAMES_BEFORE_COMPILATION = 9, NAME_NOT_VALID = 10, INTERNAL_ERROR = 11 };
 
-/* The NVRTC functions that this file calls; a program that calls one which NVRTC lacks gets an error. */
+#if IS_HIP
+#define API(name) hiprtc##name
+#define OURS "gpucache_program.hip" /* the name of a source in gpucache's own library, which looks it up */
+#define LOG_END 0 /* bytes of a log after its text */
+#define RESULTS(each) each(CODE, Code) each(BITCODE, Bitcode)
+enum kind { LOG, CODE, BITCODE, KINDS };
+static const char *const kind_names[KINDS] = {"log", "code-object", "llvm-bitcode"};
+#else
+#define API(name) nvrtc##name
+#define OURS "/nonexistent/gpucache/program.cu"
+#define LOG_END 1
+#define RESULTS(each) each(PTX, PTX) each(CUBIN, CUBIN) each(LTOIR, LTOIR) each(OPTIXIR, OptiXIR)
+enum kind { LOG, PTX, CUBIN, LTOIR, OPTIXIR, KINDS }; /* from CUBIN on they stay from one compile to the next */
+static const char *const kind_names[KINDS] = {"log", "ptx", "cubin", "ltoir", "optixir"};
+#endif
+enum { FIRST = LOG + 1 };
+
+/* The functions that this file calls; a program that calls one which its library lacks gets an error. */
 #define FUNCTIONS(each)                                                                                            \
-    each(nvrtcVersion, (int *, int *))                                                                             \
-    each(nvrtcCreateProgram,                                                                                       \
-         (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *))              \
-    each(nvrtcDestroyProgram, (nvrtcProgram *))                                                                    \
-    each(nvrtcAddNameExpression, (nvrtcProgram, const char *))                                                     \
-    each(nvrtcSetFlowCallback, (nvrtcProgram, int (*)(void *, void *), void *))                                    \
-    each(nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))                                            \
-    each(nvrtcGetLoweredName, (nvrtcProgram, const char *, const char **))                                         \
+    each(Version, (int *, int *))                                                                                  \
+    each(CreateProgram,                                                                                            \
+         (Program *, const char *, const char *, int, const char *const *, const char *const *))                   \
+    each(DestroyProgram, (Program *))                                                                              \
+    each(AddNameExpression, (Program, const char *))                                                               \
+    each(SetFlowCallback, (Program, int (*)(void *, void *), void *))                                              \
+    each(CompileProgram, (Program, int, const char *const *))                                                      \
+    each(GetLoweredName, (Program, const char *, const char **))                                                   \
     GETTERS(each, ProgramLog) GETTERS(each, CUBIN) GETTERS(each, PTX) GETTERS(each, LTOIR)                         \
-    GETTERS(each, OptiXIR) GETTERS(each, NVVM)
+    GETTERS(each, OptiXIR) GETTERS(each, NVVM) GETTERS(each, Code) GETTERS(each, Bitcode)
 #define GETTERS(each, name)                                                                                        \
-    each(nvrtcGet##name##Size, (nvrtcProgram, size_t *)) each(nvrtcGet##name, (nvrtcProgram, char *))
-#define DECLARE(name, parameters) nvrtcResult(*name) parameters;
+    each(Get##name##Size, (Program, size_t *)) each(Get##name, (Program, char *))
+#define DECLARE(name, parameters) Result(*name) parameters;
 static struct { FUNCTIONS(DECLARE) } real;
 static const char *real_path = "";
 #define CALL(name, ...) (real.name ? real.name(__VA_ARGS__) : INTERNAL_ERROR)
 
 __attribute__((constructor)) static void begin(void) {
-    void *library = dlopen("gpucache-nvrtc.so." TEXT(NVRTC_MAJOR), RTLD_LAZY | RTLD_NOLOAD);
+    void *library = dlopen("gpucache-" TEXT(RTC) ".so." TEXT(MAJOR), RTLD_LAZY | RTLD_NOLOAD);
     struct link_map *map;
     if (!library) return;
     if (!dlinfo(library, RTLD_DI_LINKMAP, &map)) real_path = map->l_name;
-#define FIND(name, parameters) real.name = (nvrtcResult(*) parameters)dlsym(library, #name);
+#define FIND(name, parameters) real.name = (Result(*) parameters)dlsym(library, TEXT(API(name)));
     FUNCTIONS(FIND)
     dlerror(); /* a failed lookup must not reach the program that loads this */
     wire_begin();
@@ -62,9 +82,6 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 /* ---- the state of a program ---- */
-
-enum kind { LOG, PTX, CUBIN, LTOIR, OPTIXIR, KINDS }; /* from CUBIN on they stay from one compile to the next */
-static const char *const kind_names[KINDS] = {"log", "ptx", "cubin", "ltoir", "optixir"};
 
 struct texts {
     char **at;
@@ -83,20 +100,20 @@ struct program {
 
 /* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that no thread waits. */
 struct slot {
-    _Atomic(nvrtcProgram) handle;
+    _Atomic(Program) handle;
     struct program *program;
     struct slot *next;
 };
 static struct slot *_Atomic slots;
 static char taken; /* its address is the handle of a slot that is being filled */
 
-static struct slot *slot_of(nvrtcProgram handle) {
+static struct slot *slot_of(Program handle) {
     struct slot *slot = handle ? atomic_load(&slots) : NULL;
     while (slot && atomic_load(&slot->handle) != handle) slot = slot->next;
     return slot;
 }
 
-static struct program *program_of(nvrtcProgram handle) {
+static struct program *program_of(Program handle) {
     struct slot *slot = slot_of(handle);
     return slot ? slot->program : NULL;
 }
@@ -132,10 +149,10 @@ static void forget(struct program *program) {
     free(program);
 }
 
-static void remember(nvrtcProgram handle, struct program *program) {
+static void remember(Program handle, struct program *program) {
     for (struct slot *slot = atomic_load(&slots); slot; slot = slot->next) {
-        nvrtcProgram none = NULL;
-        if (!atomic_compare_exchange_strong(&slot->handle, &none, (nvrtcProgram)&taken)) continue;
+        Program none = NULL;
+        if (!atomic_compare_exchange_strong(&slot->handle, &none, (Program)&taken)) continue;
         slot->program = program;
         atomic_store(&slot->handle, handle);
         return;
@@ -168,15 +185,15 @@ static void put_texts(struct request *request, const char *const *texts, size_t 
 static int ask(struct program *program, int count, const char *const *options, struct wire_reply *reply) {
     struct texts *headers = &program->headers, *expressions = &program->expressions;
     struct request request = {.room = 10 + headers->count + (size_t)count + expressions->count};
-    char seen[WIRE_FILES_SEEN_SIZE], digits[3][WIRE_NUMBER_SIZE], version[2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    char seen[WIRE_FILES_SEEN_SIZE], digits[3][WIRE_NUMBER_SIZE], version[4 + 2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
     int major = 0, minor = 0;
     wire_begin();
-    if (!wire_asks() || CALL(nvrtcVersion, &major, &minor)) return 0;
+    if (!wire_asks() || CALL(Version, &major, &minor)) return 0;
     if (!getcwd(folder, sizeof folder)) *folder = 0; /* it is gone */
     struct wire_bytes environment = wire_environment();
     request.fields = environment.at ? malloc(request.room * sizeof *request.fields) : NULL;
     if (!request.fields) request.room = 0;
-    snprintf(version, sizeof version, "%d.%d", major, minor);
+    snprintf(version, sizeof version, "%s%d.%d", IS_HIP ? "hip " : "", major, minor);
     put(&request, wire_files_seen(seen));
     put(&request, wire_text(folder));
     put(&request, environment);
@@ -214,10 +231,10 @@ static int read_answer(struct program *program, struct wire_reply *reply, struct
     struct wire_bytes token, log, count, name, value;
     size_t before = program->lowered.count;
     if (!wire_next(reply, &token) || !wire_next(reply, &log) || !wire_next(reply, &count)) return 0;
-    if (!copy(&got[LOG], log, 1) || !copy(&got[PTX], (struct wire_bytes){"", 0}, 1)) return 0;
+    if (!copy(&got[LOG], log, LOG_END) || (!IS_HIP && !copy(&got[FIRST], (struct wire_bytes){"", 0}, 1))) return 0;
     for (size_t left = number_of(count); left; left--) {
         if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
-        for (int kind = PTX; kind < KINDS; kind++)
+        for (int kind = FIRST; kind < KINDS; kind++)
             if (name.size == strlen(kind_names[kind]) && !memcmp(name.at, kind_names[kind], name.size) &&
                 !copy(&got[kind], value, 0))
                 return 0;
@@ -248,8 +265,8 @@ static int serve(struct program *program, struct wire_reply *reply) {
 }
 
 /* NVRTC's result of one kind, in our own memory; empty if it has none. */
-static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtcProgram, size_t *),
-                               nvrtcResult (*get)(nvrtcProgram, char *)) {
+static struct wire_bytes fetch(Program handle, Result (*size_of)(Program, size_t *),
+                               Result (*get)(Program, char *)) {
     size_t size = 0;
     char *bytes = size_of && get && !size_of(handle, &size) && size > 1 ? malloc(size) : NULL;
     if (bytes && !get(handle, bytes)) return (struct wire_bytes){bytes, size};
@@ -257,28 +274,25 @@ static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtc
     return (struct wire_bytes){NULL, 0};
 }
 
-static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes token, enum wire_wanted wanted,
-                 nvrtcResult result, uint64_t ns) {
+static void tell(Program handle, struct program *program, struct wire_bytes token, enum wire_wanted wanted,
+                 Result result, uint64_t ns) {
     struct texts *expressions = &program->expressions;
     struct request request = {.room = 6 + 2 * KINDS + 2 * expressions->count};
     char digits[4][WIRE_NUMBER_SIZE];
-    struct wire_bytes got[KINDS] = {fetch(handle, real.nvrtcGetProgramLogSize, real.nvrtcGetProgramLog)};
-    if (wanted && !result) {
-        got[CUBIN] = fetch(handle, real.nvrtcGetCUBINSize, real.nvrtcGetCUBIN);
-        got[PTX] = fetch(handle, real.nvrtcGetPTXSize, real.nvrtcGetPTX);
-        got[LTOIR] = fetch(handle, real.nvrtcGetLTOIRSize, real.nvrtcGetLTOIR);
-        got[OPTIXIR] = fetch(handle, real.nvrtcGetOptiXIRSize, real.nvrtcGetOptiXIR);
-    }
+    struct wire_bytes got[KINDS] = {fetch(handle, real.GetProgramLogSize, real.GetProgramLog)};
+#define FETCH(kind, name)                                                                                          \
+    if (wanted && !result) got[kind] = fetch(handle, real.Get##name##Size, real.Get##name);
+    RESULTS(FETCH)
     request.fields = malloc(request.room * sizeof *request.fields);
     if (!request.fields) goto done;
     put(&request, token);
     put(&request, wire_number((uint64_t)result, digits[0]));
     put(&request, wire_number(ns, digits[1]));
-    put(&request, (struct wire_bytes){got[LOG].at, got[LOG].size ? got[LOG].size - 1 : 0}); /* without its NUL */
+    put(&request, (struct wire_bytes){got[LOG].at, got[LOG].size ? got[LOG].size - LOG_END : 0});
     size_t count = 0;
-    for (int kind = PTX; kind < KINDS; kind++) count += got[kind].size > 0;
+    for (int kind = FIRST; kind < KINDS; kind++) count += got[kind].size > 0;
     put(&request, wire_number(count, digits[2]));
-    for (int kind = PTX; kind < KINDS; kind++) {
+    for (int kind = FIRST; kind < KINDS; kind++) {
         if (!got[kind].size) continue;
         put(&request, wire_text(kind_names[kind]));
         put(&request, got[kind]);
@@ -288,7 +302,7 @@ static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes
     struct wire_bytes *number = request.fields + request.count;
     put(&request, wire_number(0, digits[3]));
     for (size_t i = 0; wanted && !result && i < expressions->count; i++) {
-        if (CALL(nvrtcGetLoweredName, handle, expressions->at[i], &lowered)) continue;
+        if (CALL(GetLoweredName, handle, expressions->at[i], &lowered)) continue;
         put(&request, wire_text(expressions->at[i]));
         put(&request, wire_text(lowered));
         known++;
@@ -302,9 +316,9 @@ done:
 
 /* ---- functions for programs ---- */
 
-EXPORTED nvrtcResult nvrtcCreateProgram(nvrtcProgram *handle, const char *source, const char *name, int count,
+EXPORTED Result API(CreateProgram)(Program *handle, const char *source, const char *name, int count,
                                         const char *const *headers, const char *const *names) {
-    nvrtcResult result = CALL(nvrtcCreateProgram, handle, source, name, count, headers, names);
+    Result result = CALL(CreateProgram, handle, source, name, count, headers, names);
     struct program *program = result ? NULL : calloc(1, sizeof *program);
     if (!program) return result;
     int kept = (program->source = strdup(source)) && (program->name = strdup(name ? name : ""));
@@ -318,53 +332,58 @@ EXPORTED nvrtcResult nvrtcCreateProgram(nvrtcProgram *handle, const char *source
     return result;
 }
 
-EXPORTED nvrtcResult nvrtcDestroyProgram(nvrtcProgram *handle) {
+EXPORTED Result API(DestroyProgram)(Program *handle) {
     struct slot *slot = handle ? slot_of(*handle) : NULL;
     if (slot) {
         forget(slot->program);
         atomic_store(&slot->handle, NULL);
     }
-    return CALL(nvrtcDestroyProgram, handle);
+    return CALL(DestroyProgram, handle);
 }
 
-EXPORTED nvrtcResult nvrtcAddNameExpression(nvrtcProgram handle, const char *expression) {
+EXPORTED Result API(AddNameExpression)(Program handle, const char *expression) {
     struct program *program = program_of(handle);
-    if (program && program->answered && expression) return NO_NAMES_AFTER_COMPILATION;
-    nvrtcResult result = CALL(nvrtcAddNameExpression, handle, expression);
+    if (!IS_HIP && program && program->answered && expression) return NO_NAMES_AFTER_COMPILATION;
+    Result result = CALL(AddNameExpression, handle, expression);
     if (program && !result && !add(&program->expressions, expression, strlen(expression))) program->followed = 1;
     return result;
 }
 
-#if NVRTC_MAJOR > 12 /* some of version 12 have no such function, and are checked for it */
-EXPORTED nvrtcResult nvrtcSetFlowCallback(nvrtcProgram handle, int (*callback)(void *, void *), void *payload) {
+#if !IS_HIP && MAJOR > 12 /* some of version 12 have no such function, and are checked for it */
+EXPORTED Result API(SetFlowCallback)(Program handle, int (*callback)(void *, void *), void *payload) {
     struct program *program = program_of(handle);
     if (program) program->followed = 1;
-    return CALL(nvrtcSetFlowCallback, handle, callback, payload);
+    return CALL(SetFlowCallback, handle, callback, payload);
 }
 #endif
 
-/* Have NVRTC compile: its results replace earlier answers. With PTX comes a cubin or nothing else. */
-static nvrtcResult compile(nvrtcProgram handle, struct program *program, int count, const char *const *options) {
-    nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
-    size_t ptx = 0, size = 0;
+/* Have NVRTC compile: its results replace earlier answers. With PTX comes a cubin or nothing else; hipRTC's all go. */
+static Result compile(Program handle, struct program *program, int count, const char *const *options) {
+    Result result = CALL(CompileProgram, handle, count, options);
     if (!program || !program->answered) return result;
-    drop(program, LOG, CUBIN);
-    if (result || CALL(nvrtcGetPTXSize, handle, &ptx)) return result;
+#if IS_HIP
+    drop(program, LOG, KINDS);
     program->names = 0;
-    if (ptx > 1 && !CALL(nvrtcGetCUBINSize, handle, &size) && size) drop(program, CUBIN, LTOIR);
-    if (ptx <= 1 && !CALL(nvrtcGetLTOIRSize, handle, &size) && size) drop(program, LTOIR, OPTIXIR);
-    if (ptx <= 1 && !CALL(nvrtcGetOptiXIRSize, handle, &size) && size) drop(program, OPTIXIR, KINDS);
+#else
+    size_t ptx = 0, size = 0;
+    drop(program, LOG, CUBIN);
+    if (result || CALL(GetPTXSize, handle, &ptx)) return result;
+    program->names = 0;
+    if (ptx > 1 && !CALL(GetCUBINSize, handle, &size) && size) drop(program, CUBIN, LTOIR);
+    if (ptx <= 1 && !CALL(GetLTOIRSize, handle, &size) && size) drop(program, LTOIR, OPTIXIR);
+    if (ptx <= 1 && !CALL(GetOptiXIRSize, handle, &size) && size) drop(program, OPTIXIR, KINDS);
+#endif
     return result;
 }
 
 /* Make a compile fail that GPUCACHE_REQUIRE does not allow. */
 static void refuse(struct program *program, char *log) {
-    drop(program, LOG, CUBIN);
-    program->artifacts[LOG] = (struct wire_bytes){log, log ? strlen(log) + 1 : 0};
+    drop(program, LOG, IS_HIP ? (int)KINDS : FIRST + 1);
+    program->artifacts[LOG] = (struct wire_bytes){log, log ? strlen(log) + LOG_END : 0};
     program->answered = 1;
 }
 
-EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char *const *options) {
+EXPORTED Result API(CompileProgram)(Program handle, int count, const char *const *options) {
     struct program *program = program_of(handle);
     struct wire_reply reply;
     struct wire_bytes token = {NULL, 0};
@@ -385,7 +404,7 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
     if (!asked) return compile(handle, program, count, options);
     enum wire_wanted wanted = wire_next(&reply, &token) ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
     struct stopwatch timed = begin_compile();
-    nvrtcResult result = compile(handle, program, count, options);
+    Result result = compile(handle, program, count, options);
     uint64_t took = end_compile(&timed);
     if (wanted && !result) wire_confirm(WIRE_COMPILE, &reply, token);
     if (token.size) tell(handle, program, token, wanted, result, took);
@@ -393,7 +412,7 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
     return result;
 }
 
-EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expression, const char **lowered) {
+EXPORTED Result API(GetLoweredName)(Program handle, const char *expression, const char **lowered) {
     struct program *program = program_of(handle);
     for (int left = program && expression && lowered ? program->names : 0; left; left -= 2) {
         char **pair = program->lowered.at + program->lowered.count - left;
@@ -401,35 +420,33 @@ EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expres
         *lowered = pair[1];
         return SUCCESS;
     }
-    nvrtcResult result = CALL(nvrtcGetLoweredName, handle, expression, lowered);
+    Result result = CALL(GetLoweredName, handle, expression, lowered);
     return result == NO_NAMES_BEFORE_COMPILATION && program && program->answered ? NAME_NOT_VALID : result;
 }
 
 /* An answer's result of a kind; NULL if NVRTC is to be called. */
-static const struct wire_bytes *answer_of(nvrtcProgram handle, enum kind kind) {
+static const struct wire_bytes *answer_of(Program handle, enum kind kind) {
     const struct program *program = program_of(handle);
     return program && program->artifacts[kind].at ? &program->artifacts[kind] : NULL;
 }
 
 #define GETTER(name, kind)                                                                                         \
-    EXPORTED nvrtcResult nvrtcGet##name##Size(nvrtcProgram handle, size_t *size) {                                 \
+    EXPORTED Result API(Get##name##Size)(Program handle, size_t *size) {                                 \
         const struct wire_bytes *answer = answer_of(handle, kind);                                                 \
-        if (!answer) return CALL(nvrtcGet##name##Size, handle, size);                                              \
+        if (!answer) return CALL(Get##name##Size, handle, size);                                              \
         if (size) *size = answer->size;                                                                            \
         return size ? SUCCESS : INVALID_INPUT;                                                                     \
     }                                                                                                              \
-    EXPORTED nvrtcResult nvrtcGet##name(nvrtcProgram handle, char *bytes) {                                        \
+    EXPORTED Result API(Get##name)(Program handle, char *bytes) {                                        \
         const struct wire_bytes *answer = answer_of(handle, kind);                                                 \
-        if (!answer) return CALL(nvrtcGet##name, handle, bytes);                                                   \
+        if (!answer) return CALL(Get##name, handle, bytes);                                                   \
         if (!bytes) return INVALID_INPUT;                                                                          \
         memcpy(bytes, answer->at, answer->size);                                                                   \
         return SUCCESS;                                                                                            \
     }
 GETTER(ProgramLog, LOG)
-GETTER(CUBIN, CUBIN)
-GETTER(PTX, PTX)
-GETTER(LTOIR, LTOIR)
-GETTER(OptiXIR, OPTIXIR)
-#if NVRTC_MAJOR == 12
+#define RESULT(kind, name) GETTER(name, kind)
+RESULTS(RESULT)
+#if !IS_HIP && MAJOR == 12
 GETTER(NVVM, LTOIR) /* its older name */
 #endif

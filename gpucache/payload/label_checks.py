@@ -5,12 +5,15 @@ import re
 from gpucache.model import ArtifactKind
 from gpucache.payload.reading import PayloadInfo, PayloadKind
 
-_CUDA_KINDS = {
+_KINDS = {
     ArtifactKind.CUBIN: PayloadKind.CUBIN,
     ArtifactKind.PTX: PayloadKind.PTX,
     ArtifactKind.LTOIR: PayloadKind.LTOIR,
     ArtifactKind.OPTIXIR: PayloadKind.LTOIR,  # it begins as LTO-IR does
+    ArtifactKind.CODE_OBJECT: PayloadKind.AMDGPU,
+    ArtifactKind.BITCODE: PayloadKind.LLVM_BITCODE,
 }
+_HIP_KINDS = (ArtifactKind.CODE_OBJECT, ArtifactKind.BITCODE)
 _CUDA_ONLY = (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.LTOIR)
 _VENDORS = {
     PayloadKind.CUBIN: "nvidia",
@@ -42,14 +45,15 @@ def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
     backend, _, name = target.partition(":")
     if artifact_kind == ArtifactKind.OPENCL_BINARY:
         return _wrong_backend(artifact_kind, backend, "opencl") or _opencl_misfit(info, name)
-    if backend not in ("cuda", "opencl", ""):
+    if backend not in ("cuda", "hip", "opencl", ""):
         return None
-    expected = next((kind for artifact, kind in _CUDA_KINDS.items() if artifact == artifact_kind), None)
+    expected = next((kind for artifact, kind in _KINDS.items() if artifact == artifact_kind), None)
     if expected is None:
         return f"{artifact_kind!r} is not a kind of artifact"
     if info.kind is not expected:
         return f"the entry says {artifact_kind} and the payload is {_words(info.kind)}"
-    return _wrong_backend(artifact_kind, backend, "cuda") or _architecture_misfit(info, name)
+    own = "hip" if artifact_kind in _HIP_KINDS else "cuda"
+    return _wrong_backend(artifact_kind, backend, own) or _architecture_misfit(info, name)
 
 
 def _wrong_backend(artifact_kind: str, backend: str, expected: str) -> str | None:
@@ -74,6 +78,8 @@ def _architecture_misfit(info: PayloadInfo, name: str) -> str | None:
     The numbers must be equal. A suffix is compared if the payload states one, and always for PTX. Whether
     a number is that of a real or a virtual architecture follows from the kind of artifact.
     """
+    if info.kind is PayloadKind.AMDGPU and info.architecture not in (None, name.partition(":")[0]):
+        return f"the entry is for {name} and the payload was built for {info.architecture}"
     claimed = _ARCHITECTURE.fullmatch(name)
     found = _ARCHITECTURE.fullmatch(info.architecture or "")
     if claimed is None or found is None:

@@ -228,7 +228,12 @@ VERSION = 1
 LINE_CAP = 16 << 20
 """Bytes of one line: a closure of 20,000 headers takes about half."""
 _VERSION_KEY = "gpucache recording"
-_BACKENDS = {Language.OPENCL_C: "opencl", Language.SPIR_V: "opencl", Language.CUDA_CPP: "cuda"}
+_BACKENDS = {
+    Language.OPENCL_C: "opencl",
+    Language.SPIR_V: "opencl",
+    Language.CUDA_CPP: "cuda",
+    Language.HIP_CPP: "hip",
+}
 _LATER = {"calls", "questions", "first"}
 """Fields that older lines do not have."""
 _FOUND = r"\A[0-9a-f]{64}( in memory)?\Z"

@@ -43,9 +43,6 @@ from typing import NamedTuple
 
 import xxhash
 
-from gpucache.backends.cuda import BACKEND as CUDA
-from gpucache.backends.cuda import nvrtc
-from gpucache.backends.cuda.options import VARIABLES
 from gpucache.backends.installation import read_library
 from gpucache.backends.interface import Backend
 from gpucache.backends.opencl import BACKEND as OPENCL
@@ -69,7 +66,7 @@ from gpucache.keys import (
 from gpucache.model import CacheKey
 from gpucache.serve.environment import LAYERS
 from gpucache.serve.index import Condition
-from gpucache.serve.nvrtc import LIBRARY_PATH, Call
+from gpucache.serve.nvrtc import LIBRARY_PATH, Call, searched
 from gpucache.serve.opencl import Asked
 
 _ELSEWHERE = "/nonexistent/gpucache"
@@ -96,7 +93,7 @@ COVERED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("platform name", "platform vendor", "platform version"), BY_FIELD),
     **dict.fromkeys(("device name", "device vendor", "device version", "driver version"), BY_FIELD),
-    **dict.fromkeys(("architecture", "NVRTC version"), BY_FIELD),
+    **dict.fromkeys(("architecture", "NVRTC version", "hipRTC version"), BY_FIELD),
     **dict.fromkeys(("NVRTC build id", "NVRTC builtins build id"), BY_FILES),
     **dict.fromkeys(("driver UUID", "compiler build", "compiler built-ins"), BY_FILES),
     **dict.fromkeys(("configuration", RESOLUTION), BY_FILES),
@@ -156,19 +153,21 @@ def of_build(
 
 
 def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.maxsize) -> Met:
-    """The conditions of the answer to an NVRTC call; raises UncoveredError."""
+    """The conditions of the answer to a call of NVRTC or hipRTC; raises UncoveredError."""
     if call.headers:
         raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
     _require_covered(prepared, key, call.cwd)
-    found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ), since_ns=since_ns)
+    found = _Found(call.cwd, tied=_is_tied(call.rtc.backend, prepared, key, call.environ), since_ns=since_ns)
     if call.file_name.stems is not None:
         found.stand_alone(call.file_name.given, call.file_name.kept)
-    found.add_closure(prepared, CUDA, call.environ)
-    found.add_variables(VARIABLES, call.environ)
-    passed, builtins = nvrtc.search_builtins(call.library, call.version, call.environ.get(LIBRARY_PATH, ""))
-    found.add_compiler(_NVRTC_LIBRARY, str(call.library), [str(call.library), str(builtins)], call.environ)
+    found.add_closure(prepared, call.rtc.backend, call.environ)
+    found.add_variables(call.rtc.variables, call.environ)
+    passed, files = searched(call)
+    found.add_compiler(_NVRTC_LIBRARY, str(call.library), list(map(str, files)), call.environ)
     for path in passed:
         found.add(Condition("A", b"", os.fsencode(path)))
+    if prepared.compilation.rule.system:
+        found.add_folders([f"{folder}/" for folder in call.rtc.listed])
     return found.all()
 
 

@@ -16,7 +16,7 @@ from secrets import token_hex
 from gpucache.engine.stores import Stores
 from gpucache.errors import UsageError
 from gpucache.host import os_errors
-from gpucache.native.build import file_name
+from gpucache.native.build import SHIMS, file_name
 from gpucache.native.locate import locate
 from gpucache.serve.environment import AUDIT, LAYERS, TUNABLES, with_room
 from gpucache.serve.wire import Kind
@@ -28,7 +28,7 @@ VARIABLE = "GPUCACHE_LAYER"
 _FOLDER_MODE, _FILE_MODE, _LIBRARY_MODE = 0o755, 0o644, 0o755
 _NEEDED = {
     **dict.fromkeys((Kind.BUILD, Kind.PART, Kind.LINK), ("opencl_layer",)),
-    Kind.COMPILE: ("nvrtc_audit", "nvrtc_12", "nvrtc_13"),
+    Kind.COMPILE: ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS)),
 }
 _LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
 """The variables by which programs come to load a library."""

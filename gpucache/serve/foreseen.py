@@ -38,6 +38,8 @@ _ANYWHERE = "/nonexistent/anywhere"
 """The directory of a program that has none of its headers there."""
 _VERSION, _LIBRARY, _HEADERS = 3, 4, 7
 """The places of fields in a question to NVRTC."""
+_RETARGETED = ("cuda", "hip")
+"""The backends whose targets are in the options of a question."""
 Retargeting = tuple[str, str] | None
 """The names of the recorded target, and of the one in its place; None if it stays."""
 
@@ -158,12 +160,12 @@ def _facts(device: Device) -> tuple[str, ...]:
 def _targets(recorded: str, devices: Sequence[Device], texts: Sequence[str]) -> Iterator[Retargeting]:
     """The replacement of a recorded target."""
     before = Target.parse(recorded)
-    for text in texts if before.backend == "cuda" else ():
+    for text in texts if before.backend in _RETARGETED else ():
         with suppress(GpucacheError):
             after = select_target(text, devices).target
-            if after is not None and after.backend == "cuda":
+            if after is not None and after.backend == before.backend:
                 yield before.name, after.name
-    if not texts or before.backend != "cuda":
+    if not texts or before.backend not in _RETARGETED:
         yield None
 
 
@@ -211,10 +213,12 @@ def _device(facts: Mapping[str, str], devices: Sequence[Device]) -> Device | Non
 
 
 def _put_nvrtc(fields: list[bytes], devices: Sequence[Device], target: Retargeting) -> bool:
-    """Put the NVRTC of this machine in the place of the recorded one, if it is here."""
+    """Put the NVRTC or hipRTC of this machine in the place of the recorded one, if it is here."""
+    mark = b"hip " if fields[_VERSION].startswith(b"hip ") else b""
+    backend, label = ("hip", "hipRTC version") if mark else ("cuda", "NVRTC version")
     for device in devices:
-        if device.backend == "cuda" and device.toolchain and device.files:
-            fields[_VERSION] = dict(device.toolchain.fields)["NVRTC version"].encode()
+        if device.backend == backend and device.toolchain and device.files:
+            fields[_VERSION] = mark + dict(device.toolchain.fields)[label].encode()
             fields[_LIBRARY] = os.fsencode(device.files[0])
             for at in range(_HEADERS + 2, len(fields)) if target else ():
                 fields[at] = os.fsencode(retargeted(os.fsdecode(fields[at]), *(target or ("", ""))))

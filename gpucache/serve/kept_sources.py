@@ -19,7 +19,7 @@ from gpucache.model import Language
 LIST = "gpucache-sources.txt"
 _LIST_BYTES = 16 << 20
 _NAME_CHARACTERS = 60
-_ENDINGS = {Language.OPENCL_C: "cl", Language.CUDA_CPP: "cu", Language.SPIR_V: "spv"}
+_ENDINGS = {Language.OPENCL_C: "cl", Language.CUDA_CPP: "cu", Language.HIP_CPP: "hip", Language.SPIR_V: "spv"}
 _FILE = re.compile(r"[\w.+-]+-[0-9a-f]{12}\.[\w.-]+", re.ASCII)
 
 

@@ -1,6 +1,7 @@
-"""A command's NVRTC calls: requests to our engine, kept as they were made, served and published.
+"""A command's NVRTC and hipRTC calls: requests to our engine, kept as they were made, served and published.
 
-Owns which NVRTC is called, and which calls the cache leaves alone. The result of one compile is kept as an
+Owns which library is called, and which calls the cache leaves alone. Both have one interface, so what is said
+here of NVRTC goes for hipRTC too. The result of one compile is kept as an
 entry for each kind of artifact, all under the same inputs: a cubin can then be loaded, listed, verified and
 evicted like any other, and unused PTX costs a hit only its own bytes. A hit needs all of them, as a program
 may ask for any, and none could be made later: the files that NVRTC reads may change. Must not load a GPU
@@ -8,15 +9,22 @@ stack.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.backends.cuda import BACKEND, nvrtc
-from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
+from gpucache.backends.cuda import BACKEND as CUDA
+from gpucache.backends.cuda import nvrtc
+from gpucache.backends.cuda import options as cuda_options
+from gpucache.backends.hip import BACKEND as HIP
+from gpucache.backends.hip import hiprtc
+from gpucache.backends.hip import options as hip_options
+from gpucache.backends.interface import Backend
+from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared, of_kind, prepare
 from gpucache.engine.stores import Stores
 from gpucache.errors import OptionError
@@ -36,9 +44,49 @@ OWN_NAME = "gpucache.cuda"
 """The name of a source in a question of ``gpucache.cuda``, as ``cuda.questions`` has it."""
 
 
+class Library(NamedTuple):
+    """A library with this interface: what differs."""
+
+    mark: str
+    """Before the version in a request."""
+    backend: Backend
+    file_name: str
+    """The name of the sources that gpucache's own library compiles."""
+    request_as_asked: Callable[..., BuildRequest]
+    toolchain_at: Callable[[Path, tuple[int, int], Target, str], Toolchain]
+    search: Callable[[Path, tuple[int, int], str], tuple[list[Path], list[Path]]]
+    """The paths where its other libraries are looked for in vain, and its files, itself first."""
+    variables: Variables
+    listed: tuple[str, ...] = ()
+    """The directories whose names decide which others are searched for headers."""
+
+
+_NVRTC = Library(
+    "",
+    CUDA,
+    cuda_options.FILE_NAME,
+    cuda_options.request_as_asked,
+    nvrtc.toolchain_at,
+    nvrtc.search,
+    cuda_options.VARIABLES,
+)
+_HIPRTC = Library(
+    "hip ",
+    HIP,
+    hip_options.FILE_NAME,
+    hip_options.request_as_asked,
+    hiprtc.toolchain_at,
+    hiprtc.search,
+    hip_options.VARIABLES,
+    hip_options.LISTED,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of NVRTC as a command makes it."""
+
+    rtc: Library
 
     files_seen: str
     """Which files its thread sees."""
@@ -62,12 +110,12 @@ class Call:
     @property
     def is_ours(self) -> bool:
         """Whether gpucache's own library calls, which has looked it up already."""
-        return self.file_name.given == FILE_NAME
+        return self.file_name.given == self.rtc.file_name
 
     @property
     def request(self) -> BuildRequest:
         """The request; raises OptionError if its result cannot be cached."""
-        return request_as_asked(
+        return self.rtc.request_as_asked(
             self.source,
             self.file_name.kept,
             self.options,
@@ -83,7 +131,6 @@ class NVRTC(Compiler[Call]):
     """Calls of NVRTC, whose parts are the kinds of artifacts that come out of one compile."""
 
     ask, told, doubted = Kind.COMPILE, Kind.COMPILED, Kind.COMPILE_DOUBTED
-    backend = BACKEND
     refusals = (5, 6)
     """NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION."""
     first_payload, tells_all, is_whole = 4, False, True
@@ -99,10 +146,8 @@ class NVRTC(Compiler[Call]):
         return (first, *(of_kind(first, other) for other in others))
 
     def files(self, asked: Call) -> Sequence[Sequence[str]]:
-        """NVRTC and its builtins library; raises NoDeviceError."""
-        library_path = asked.environ.get(LIBRARY_PATH, "")
-        _, builtins = nvrtc.search_builtins(asked.library, asked.version, library_path)
-        return [(str(asked.library), str(builtins))]
+        """NVRTC and its other libraries; raises NoDeviceError."""
+        return [tuple(map(str, searched(asked)[1]))]
 
     def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
         """Whether it has the log and all names, which may be requested."""
@@ -138,22 +183,28 @@ def read_call(fields: Fields, known_name: str = "") -> Call:
     """A call of the fields of a request, whose source had a name in the cache; raises WireError."""
     files_seen, cwd = fields.text(), fields.text()
     environ = variables(fields.take())
-    version = _version(fields.text())
+    text = fields.text()
+    rtc = _HIPRTC if text.startswith(_HIPRTC.mark) else _NVRTC
+    version = _version(text.removeprefix(rtc.mark))
     library, name, source = Path(os.path.normpath(fields.text())), fields.text(), fields.take()
     headers = tuple((fields.text(), fields.take()) for _ in range(fields.count()))
     options = tuple(fields.text() for _ in range(fields.count()))
     expressions = tuple(fields.text() for _ in range(fields.count()))
     fields.end()
     file_name = read_name(name, environ, known_name)
-    return Call(files_seen, environ, library, version, file_name, source, headers, options, expressions, cwd)
+    return Call(
+        rtc, files_seen, environ, library, version, file_name, source, headers, options, expressions, cwd
+    )
 
 
 def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
     require_same_files(call.files_seen, call.cwd)
     request = call.request
-    toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
-    prepared = prepare(BACKEND, request, toolchain, call.environ, memos)
+    toolchain = _toolchain(
+        call.rtc, call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, "")
+    )
+    prepared = prepare(call.rtc.backend, request, toolchain, call.environ, memos)
     if call.file_name.stems is not None and prepared.closure.tells_name:
         raise OptionError("its source may use its file name, which differs in each run, so nothing is kept")
     folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
@@ -168,8 +219,15 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
 
 
 @lru_cache(maxsize=64)
-def _toolchain(library: Path, version: tuple[int, int], target: Target, library_path: str) -> Toolchain:
-    return nvrtc.toolchain_at(library, version, target, library_path)
+def _toolchain(
+    rtc: Library, library: Path, version: tuple[int, int], target: Target, library_path: str
+) -> Toolchain:
+    return rtc.toolchain_at(library, version, target, library_path)
+
+
+def searched(call: Call) -> tuple[list[Path], list[Path]]:
+    """The paths where libraries of a call's NVRTC are looked for in vain, and its files."""
+    return call.rtc.search(call.library, call.version, call.environ.get(LIBRARY_PATH, ""))
 
 
 def _version(text: str) -> tuple[int, int]:

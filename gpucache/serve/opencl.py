@@ -91,7 +91,7 @@ class Asked:
 class OpenCL(Compiler[Asked]):
     """Builds of OpenCL programs, whose parts are devices."""
 
-    ask, told, doubted, backend = Kind.BUILD, Kind.BUILT, Kind.BUILD_DOUBTED, BACKEND
+    ask, told, doubted = Kind.BUILD, Kind.BUILT, Kind.BUILD_DOUBTED
     refusals = (-11, -43)
     """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes say nothing about the program."""
     first_payload, tells_all, is_whole = 1, True, False

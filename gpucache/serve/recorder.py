@@ -13,6 +13,7 @@ from itertools import count
 from threading import Lock
 from typing import Any
 
+from gpucache.backends.registry import load_backend
 from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
 from gpucache.recording.builds import COMMAND_CAP, Seen
@@ -79,7 +80,8 @@ class Recorder:
             parts = compiler.prepare(asked)
             for prepared in parts[: 1 if compiler.is_whole else None]:
                 toolchain = prepared.compilation.inputs.toolchain
-                done = observe(prepared, compiler.backend.environment(toolchain, asked.environ))
+                backend = load_backend(prepared.request.target.backend)
+                done = observe(prepared, backend.environment(toolchain, asked.environ))
                 seen, contents = Seen(first=(time.time_ns(), self._command)), dict(done.contents)
                 if self._writer.keeps_sources:
                     seen = seen.union(done.places)

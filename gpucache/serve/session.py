@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.backends.interface import Backend
 from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import NoEntry, Stores
@@ -71,7 +70,6 @@ class Compiler(ABC, Generic[A]):
     told: ClassVar[Kind]
     doubted: ClassVar[Kind]
     """The kinds of a question, of the build's result, and of a program that sees other files."""
-    backend: ClassVar[Backend]
     refusals: ClassVar[tuple[int, ...]]
     """The codes by which it refuses a program."""
     first_payload: ClassVar[int]

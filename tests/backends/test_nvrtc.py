@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.backends import installation
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.engine.prepare import closure_of
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
@@ -315,7 +316,7 @@ def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch
         place.mkdir()
         (place / "builtins.so").write_bytes(b"")
     searched = {"rpath": ("$ORIGIN/../rpath",), "runpath": ()}
-    monkeypatch.setattr(nvrtc, "read_library", lambda _: SimpleNamespace(**searched))
+    monkeypatch.setattr(installation, "read_library", lambda _: SimpleNamespace(**searched))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(places["environment"]))
 
     def found() -> str:

@@ -24,9 +24,15 @@ from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
 from gpucache.store.directory import DirectoryStore
 
 _STACKS = ("pyopencl", "cuda")
-_KERNEL = {"cuda": 'extern "C" __global__ void {}({})', "opencl": "kernel void {}({})", "c": "void {}({})"}
-_BUFFER = {"cuda": "int *out", "opencl": "global int *out", "c": "int *out"}
-_VARIABLE = {"cuda": "NVRTC_PROBE", "opencl": "PYOPENCL_BUILD_OPTIONS", "c": "CPATH"}
+_GLOBAL = 'extern "C" __global__ void {}({})'
+_KERNEL = {"cuda": _GLOBAL, "hip": _GLOBAL, "opencl": "kernel void {}({})", "c": "void {}({})"}
+_BUFFER = {"cuda": "int *out", "hip": "int *out", "opencl": "global int *out", "c": "int *out"}
+_VARIABLE = {
+    "cuda": "NVRTC_PROBE",
+    "hip": "HIPRTC_COMPILE_OPTIONS_APPEND",
+    "opencl": "PYOPENCL_BUILD_OPTIONS",
+    "c": "CPATH",
+}
 
 
 def _error(run: Callable[[], object]) -> dict[str, Any] | None:

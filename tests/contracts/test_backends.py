@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.children import run_python
+from tests.hip import need_hip
 from tests.nvrtc import need_nvrtc
 from tests.pocl import need_pocl
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 _PROCESS = Path(__file__).with_name("backend_process.py")
 _TESTS = Path(__file__).parents[1]
-_BACKENDS = ("opencl:pocl", "opencl:intel", "cuda:sm_90", "c:")
+_BACKENDS = ("opencl:pocl", "opencl:intel", "cuda:sm_90", "hip:gfx90a", "c:")
 Said = dict[str, Any]
 
 
@@ -30,6 +31,8 @@ def said(
         need_pocl()
     if name.startswith("cuda"):
         need_nvrtc()
+    if name.startswith("hip"):
+        need_hip()
     folder = tmp_path_factory.mktemp("backend")
     printed = run_python(
         str(_PROCESS),
@@ -55,8 +58,8 @@ def _with_c(folder: Path) -> str:
 
 
 def _is_here(said: Mapping[str, Any]) -> bool:
-    """Whether there is a device: for CUDA there is only a compiler."""
-    return not said["target"].startswith("cuda")
+    """Whether there is a device: for CUDA and HIP there is only a compiler."""
+    return not said["target"].startswith(("cuda", "hip"))
 
 
 def test_planning_loads_no_gpu_stack(said: Said) -> None:

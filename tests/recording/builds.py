@@ -10,13 +10,14 @@ DIGESTS = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
 TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=12)
 PAIRS = st.lists(st.tuples(TEXTS, TEXTS), max_size=3).map(tuple)
 NAMES = st.text("abc.é", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))
+_BACKENDS = {Language.CUDA_CPP: "cuda", Language.HIP_CPP: "hip"}
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 SIZES = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
 HEADERS = st.builds(Header, PATHS, DIGESTS, st.integers(0, 9))
 INCLUDES = st.builds(Include, TEXTS, st.none() | DIGESTS | DIGESTS.map("{} in memory".format))
 BUILDS = st.builds(
     lambda language, name, **more: RecordedBuild(
-        language=language, target=f"{'cuda' if language is Language.CUDA_CPP else 'opencl'}:{name}", **more
+        language=language, target=f"{_BACKENDS.get(language, 'opencl')}:{name}", **more
     ),
     program=TEXTS,
     language=st.sampled_from(Language),

@@ -22,8 +22,8 @@ from gpucache.backends.installation import (
     loaded_as,
     mark,
     marks_here,
-    read_library,
     remembered,
+    search_places,
 )
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import refused
@@ -89,7 +89,7 @@ def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_
 
     Raises NoDeviceError if its builtins library is not found.
     """
-    _, builtins = search_builtins(nvrtc, version, library_path)
+    _, (_, builtins) = search(nvrtc, version, library_path)
     fields = _fields(version, mark(nvrtc), mark(builtins))
     return Toolchain("nvrtc", (("architecture", target.name), *fields), _IDENTITY)
 
@@ -144,32 +144,20 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
     found = loaded_as(name)
     if found is not None:
         return found.resolve()
-    return next(filter(Path.is_file, _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))), None)
+    return next(filter(Path.is_file, search_places(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))), None)
 
 
-def search_builtins(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], Path]:
-    """The paths where the loader looks in vain for the builtins of an NVRTC, and the path where they are.
+def search(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], list[Path]]:
+    """The paths where the loader looks in vain for the builtins of an NVRTC, and the files of both.
 
     ``library_path`` is LD_LIBRARY_PATH. Raises NoDeviceError if they are not found.
     """
     passed: list[Path] = []
-    for path in _candidates(nvrtc, _builtins_name(version), library_path):
+    for path in search_places(nvrtc, _builtins_name(version), library_path):
         if path.is_file():
-            return passed, path
+            return passed, [nvrtc, path]
         passed.append(path)
     raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so its results are not cached")
-
-
-def _candidates(nvrtc: Path, name: str, library_path: str) -> list[Path]:
-    library = read_library(nvrtc)
-    origin = str(nvrtc.parent)
-    # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
-    before = () if library.runpath else library.rpath
-    places = [*before, *library_path.split(":"), *library.runpath]
-    return [
-        *(Path(place.replace("$ORIGIN", origin)) / name for place in places if place),
-        nvrtc.parent / name,
-    ]
 
 
 def require_target(target: Target) -> None:

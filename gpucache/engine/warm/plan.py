@@ -280,8 +280,8 @@ def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Ma
 
 
 def retargeted(option: str, before: str, after: str) -> str:
-    """An option of NVRTC with another target in the place of one, if it names that."""
-    named = re.fullmatch(rf"(--gpu-architecture=|-arch=)?{re.escape(before)}", option)
+    """An option of NVRTC or hipRTC with another target in the place of one, if it names that."""
+    named = re.fullmatch(rf"(--gpu-architecture=|-arch=|--offload-arch=)?{re.escape(before)}", option)
     return f"{named[1] or ''}{after}" if named else option
 
 
@@ -374,6 +374,8 @@ def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -
         return f"no target of {backend} was given; add --target {backend}:..."
     if backend == "cuda":
         return "this machine has no CUDA device; name an architecture, such as --target cuda:sm_90"
+    if backend == "hip" and any(device.target for device in devices if device.backend == backend):
+        return "HIP programs are built for named architectures; name one, such as --target hip:gfx90a"
     reasons = "; ".join(device.detail for device in devices if device.backend == backend)
     return reasons or "this machine has no OpenCL device; run 'gpucache devices'"
 
