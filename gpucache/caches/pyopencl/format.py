@@ -56,6 +56,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     layout = Layout(
         [f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"],
         own=[locations.LOCK, f"{locations.ANY_VERSION}/{locations.LOCK}"],
+        signs=[f"{locations.KEY}/(?:source\\.cl|binary|info)", locations.ANY_VERSION],
     )
     wanted = FIELDS
     fixes = frozenset(FindingKind)
@@ -80,11 +81,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        if locations.is_foreign(path):
-            return Whose.FOREIGN
-        named = locations.python_of(path.name) or locations.version_folders(path)
-        own = path.is_dir() and (named or locations.holds_entries(path))
-        return Whose.OWN if own else Whose.UNKNOWN
+        if path.is_dir() and (locations.python_of(path.name) or locations.version_folders(path)):
+            return Whose.OWN
+        found = cls.layout.whose(path)
+        return Whose.UNKNOWN if found is Whose.FOREIGN and path.name == cls.name else found
 
     def items(self, prefix: str) -> Iterator[Files]:
         folders = list(locations.cache_folders(self.root))

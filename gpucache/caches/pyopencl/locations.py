@@ -25,7 +25,6 @@ _PREFIX = "pyopencl-compiler-cache-v2-py"
 ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
 """A pattern of the names of Pythons' directories."""
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
-_PARTS = ("source.cl", "binary", "info")
 _NAMES_LOOKED_AT = 2000
 _NONE = "no variable moves PyOpenCL's cache on this system; PYOPENCL_NO_CACHE=1 turns it off"
 _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
@@ -90,27 +89,6 @@ def version_folders(root: Path) -> list[str]:
     return sorted(
         found, key=lambda name: (name != own, [-int(one) for one in re.findall(r"\d+", python_of(name))])
     )
-
-
-def is_foreign(root: Path) -> bool:
-    """Whether a directory has files, but its name and its files are not PyOpenCL's. Raises nothing."""
-    if root.name == NAME or python_of(root.name) or version_folders(root):
-        return False
-    with suppress(OSError, ValueError), Folder.at(root) as folder:
-        looked = list(islice(folder.entries(), _NAMES_LOOKED_AT))
-        return bool(looked) and not any(is_key(one.name) for one in looked)
-    return False
-
-
-def holds_entries(root: Path) -> bool:
-    """Whether a directory itself has entries, judged by its first names."""
-    with suppress(OSError, ValueError), Folder.at(root) as folder:
-        looked = islice(folder.entries(), _NAMES_LOOKED_AT)
-        for key in [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]:
-            with suppress(OSError), folder.folder(key) as inner:
-                if any(one.name in _PARTS for one in islice(inner.entries(), len(_PARTS))):
-                    return True
-    return False
 
 
 def cache_folders(root: Path) -> Iterator[Path]:
