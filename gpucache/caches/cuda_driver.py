@@ -66,8 +66,6 @@ class Survey:
     written_ns: int = 0
     used_ns: int = 0
     has_index: bool = False
-    recent: int = 0
-    """Binaries written within the last hour."""
     documented: int = 0
     """Files whose place and name are exactly as in the listings."""
     telling: int = 0
@@ -75,8 +73,8 @@ class Survey:
     strangers: NameTally = field(default_factory=_one)
     """Everything in the tree that is not named as the driver's own, including links."""
     oversize: NameTally = field(default_factory=_one)
-    empty: NameTally = field(default_factory=_one)
-    temporary: NameTally = field(default_factory=_one)
+    left: NameTally = field(default_factory=_one)
+    """Old empty and temporary files, as a program leaves them that is stopped while it writes."""
     links: NameTally = field(default_factory=_one)
     distrusted: NameTally = field(default_factory=_one)
     unread: NameTally = field(default_factory=_one)
@@ -113,16 +111,13 @@ class Survey:
             return
         name = path.rpartition("/")[2]
         young = now_ns - status.st_mtime_ns < HOUR_NS  # it may be being written
-        self.recent += young
         if BINARY.fullmatch(path):
             self.documented += 1
             self.telling += not name.isdecimal()
         if limit_bytes is not None and status.st_size > limit_bytes:
             self.oversize.add(path)
-        if not young and _is_its_own(path) and _TEMPORARY.fullmatch(name):
-            self.temporary.add(path)
-        elif not young and status.st_size == 0:
-            self.empty.add(path)
+        if not young and (not status.st_size or (_is_its_own(path) and _TEMPORARY.fullmatch(name))):
+            self.left.add(path)
 
 
 class CudaDriver(CudaDriverPlaces, Format[Survey]):
@@ -249,45 +244,23 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
     if found.foreign:
         yield Problem(FindingKind.UNSUPPORTED, _FOREIGN)
         return
-    if limit_bytes is not None:
-        yield from _near_the_limit(found, limit_bytes)
-    if found.binaries and not found.has_index:
-        detail = "its file 'index' is missing, so programs may not find the binaries in it"
-        yield Problem(FindingKind.ORPHAN, detail, "'gpucache evict --cache cuda --all' empties it")
-    elif found.has_index and not found.binaries:
-        yield Problem(FindingKind.ORPHAN, "it has an index and no binaries, so programs compile anew")
-    if found.temporary.count:
-        yield Problem(FindingKind.LEFTOVER, f"{found.temporary}: temporary and over an hour old")
-    if found.empty.count:
-        detail = "empty, as a program leaves them that is stopped while it writes a binary"
-        yield Problem(FindingKind.LEFTOVER, f"{found.empty}: {detail}")
+    full = limit_bytes is not None and found.apparent_bytes >= _NEARLY_FULL * limit_bytes
+    if limit_bytes is not None and (found.oversize.count or (found.binaries and full)):
+        over = f"; {found.oversize}: larger than the limit, so never cached" if found.oversize.count else ""
+        told = f"{format_size(found.apparent_bytes)} of {format_size(limit_bytes)} are used{over}"
+        remedy = f"raise {CUDA_MAXSIZE}, at most to {CUDA_MOST_BYTES}"
+        if limit_bytes >= CUDA_MOST_BYTES:
+            remedy = f"give programs their own caches by {CUDA_PATH}"
+        effect = "binaries are evicted for new ones, and their programs compile anew"
+        yield Problem(FindingKind.STALE, f"{told}: {effect}", remedy)
+    if bool(found.binaries) != found.has_index:
+        lacks = "no file 'index'" if found.binaries else "an index and no binaries"
+        remedy = "'gpucache evict --cache cuda --all' empties it"
+        yield Problem(FindingKind.ORPHAN, f"it has {lacks}, so programs compile anew", remedy)
+    if found.left.count:
+        yield Problem(FindingKind.LEFTOVER, f"{found.left}: left by programs that were stopped")
     if found.unread.count:
         yield Problem(FindingKind.UNSUPPORTED, f"{found.unread}: a directory that was not looked into")
-
-
-def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:
-    raising = limit_bytes < CUDA_MOST_BYTES
-    remedy = (
-        f"raise {CUDA_MAXSIZE}, at most to {CUDA_MOST_BYTES}"
-        if raising
-        else f"give programs their own caches by {CUDA_PATH}"
-    )
-    if found.oversize.count:
-        detail = (
-            f"{found.oversize}: larger than the whole limit of {format_size(limit_bytes)}; the driver does "
-            f"not cache what is, so that a program compiles it at every start: {remedy}"
-        )
-        yield Problem(FindingKind.STALE, detail)
-    if found.binaries and found.apparent_bytes >= _NEARLY_FULL * limit_bytes:
-        told = f"{format_size(found.apparent_bytes)} of {format_size(limit_bytes)} are used"
-        if found.recent * 2 >= found.binaries:
-            told += (
-                f" and {found.recent} of {found.binaries} binaries are less than an hour old: programs evict "
-                "each other's binaries at every start"
-            )
-        else:
-            told += ": old binaries are evicted for new ones, and their programs compile anew"
-        yield Problem(FindingKind.STALE, told, remedy)
 
 
 def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
