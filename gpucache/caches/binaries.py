@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat, LockedFormat, SummedFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.learning_places import AiterPlaces, GgmlOpenclPlaces, MlxPlaces, TorchKernelsPlaces
 from gpucache.caches.portable import Fact, Moving
@@ -234,7 +234,7 @@ _OTHER = (b"CTNI", b"!<ar")
 """The beginnings of binaries in the patch token format, and in archives for several devices."""
 
 
-class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
+class IntelNeo(IntelNeoPlaces, BinaryFormat):
     """The binaries that the driver's compiler made, a file for each program.
 
     Source: intel/compute-runtime of 2026, ``programmers-guide/COMPILER_CACHE.md``, ``compiler_cache.cpp`` and

@@ -13,7 +13,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -79,6 +79,18 @@ class FilesFormat(Format[Files]):
     none."""
     barred_by_links: ClassVar[bool] = True
     """Whether a link or special file keeps an entry from being read; else it is one problem of many."""
+    lock_name: ClassVar[str] = ""
+    """The file that the owner's programs lock while they write, if one of them made it; empty for none."""
+    lock_is_record: ClassVar[bool] = False
+    """Whether they take it with fcntl(2) instead of flock(2)."""
+    sum_name: ClassVar[str] = ""
+    """The file that begins with the sum of all sizes as u64, by which the owner evicts; empty for none."""
+    sum_is_alone: ClassVar[bool] = False
+    """Whether the file contains nothing else."""
+    without_sum: ClassVar[str] = ""
+    """The owner's reaction to an unreadable sum; a clause."""
+    _was_held = False
+    _uncorrected = ""
     _kept: list[Node] | None = None
     _said: tuple[str, dict[str, None]] = "", {}
     """The entry that was judged last, and what its files could not show."""
@@ -256,6 +268,8 @@ class FilesFormat(Format[Files]):
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])
         self.tidy(item.parts, self.folders_removed)
+        if self.sum_name:
+            self._correct(-self.summed(item))
         return None
 
     def tidy(self, parts: Sequence[str], levels: int) -> None:
@@ -330,6 +344,61 @@ class FilesFormat(Format[Files]):
             yield
         finally:
             os.close(fd)
+
+    def lock_place(self, item: Files) -> tuple[str, ...]:
+        """The names of the directories from the root to the directory of an entry's lock."""
+        return ()
+
+    def lock(self, item: Files) -> AbstractContextManager[None]:
+        """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
+
+        def take(fd: int) -> str:
+            if files.take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
+                return ""
+            self._was_held = True
+            return f"{self.owner}'s lock is held; try again once the program that has it is done"
+
+        flags = os.O_RDWR if self.lock_is_record else 0
+        place = (*self.lock_place(item), self.lock_name)
+        return self.holding(*place, take=take, flags=flags) if self.lock_name else nullcontext()
+
+    def summed(self, item: Files) -> int:
+        """The size of an entry in the sum: its size on disk."""
+        return item.size_bytes
+
+    def whole(self) -> Iterator[Checked]:
+        if not self.sum_name:
+            return
+        try:
+            with files.open_folder(self.root) as folder:
+                size = len(files.read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
+        except FileNotFoundError:
+            return
+        except FormatError as error:
+            if (self.root / self.sum_name).is_dir():  # reported with all other files that are not entries
+                return
+            why = str(error)
+        else:
+            if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
+                return
+            why = f"it has not the {_SUM_BYTES} bytes of one"
+        detail = f"it has the sum of all sizes and cannot be parsed ({why}), so {self.without_sum}"
+        yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
+
+    def _correct(self, change: int) -> None:
+        try:
+            with suppress(FileNotFoundError), files.open_folder(self.root) as folder:
+                old = files.read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                if len(old) == _SUM_BYTES:
+                    new = max(0, int.from_bytes(old, sys.byteorder) + change)
+                    files.overwrite(
+                        folder, self.sum_name, new.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
+                    )
+        except FormatError as error:
+            self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
+
+    def finish_removals(self) -> Sequence[str]:
+        return (self._uncorrected,) if self._uncorrected else ()
 
     def beside(self) -> Iterator[Checked]:
         strange = NameTally()
@@ -566,81 +635,3 @@ class BinaryFormat(FilesFormat):
             detail = f"its {info.kind.value} is broken: {info.problem}; {self.consequence}"
             return Problem(FindingKind.CORRUPT, detail)
         return None
-
-
-class LockedFormat(FilesFormat):
-    """A format whose owner's programs lock a file, if one of them has created it."""
-
-    lock_name: ClassVar[str]
-    lock_is_record: ClassVar[bool] = False
-    """Whether they take it with fcntl(2) instead of flock(2)."""
-    _was_held = False
-
-    def lock_place(self, item: Files) -> tuple[str, ...]:
-        """The names of the directories from the root to the directory of an entry's lock."""
-        return ()
-
-    def lock(self, item: Files) -> AbstractContextManager[None]:
-        """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
-
-        def take(fd: int) -> str:
-            if files.take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
-                return ""
-            self._was_held = True
-            return f"{self.owner}'s lock is held; try again once the program that has it is done"
-
-        flags = os.O_RDWR if self.lock_is_record else 0
-        return self.holding(*self.lock_place(item), self.lock_name, take=take, flags=flags)
-
-
-class SummedFormat(FilesFormat):
-    """A file begins with the sum of all sizes as u64, by which the owner evicts."""
-
-    sum_name: ClassVar[str]
-    sum_is_alone: ClassVar[bool]
-    """Whether the file contains nothing else."""
-    without_sum: ClassVar[str]
-    """The owner's reaction to an unreadable sum; a clause."""
-    _uncorrected = ""
-
-    def summed(self, item: Files) -> int:
-        """The size of an entry in the sum: its size on disk."""
-        return item.size_bytes
-
-    def whole(self) -> Iterator[Checked]:
-        try:
-            with files.open_folder(self.root) as folder:
-                size = len(files.read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
-        except FileNotFoundError:
-            return
-        except FormatError as error:
-            if (self.root / self.sum_name).is_dir():  # reported with all other files that are not entries
-                return
-            why = str(error)
-        else:
-            if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
-                return
-            why = f"it has not the {_SUM_BYTES} bytes of one"
-        detail = f"it has the sum of all sizes and cannot be parsed ({why}), so {self.without_sum}"
-        yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
-
-    def remove(self, item: Files) -> Kept | None:
-        kept = super().remove(item)
-        if kept is None:
-            self._correct(-self.summed(item))
-        return kept
-
-    def _correct(self, change: int) -> None:
-        try:
-            with suppress(FileNotFoundError), files.open_folder(self.root) as folder:
-                old = files.read_part(folder, self.sum_name, 0, _SUM_BYTES)
-                if len(old) == _SUM_BYTES:
-                    new = max(0, int.from_bytes(old, sys.byteorder) + change)
-                    files.overwrite(
-                        folder, self.sum_name, new.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
-                    )
-        except FormatError as error:
-            self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
-
-    def finish_removals(self) -> Sequence[str]:
-        return tuple(filter(None, (*super().finish_removals(), self._uncorrected)))

@@ -29,7 +29,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, LockedFormat
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import SECOND_NS, UnjudgedError
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.learning_places import JAX_MAX_SIZE, JaxPlaces
@@ -135,7 +135,7 @@ _CACHE, _USE = "-cache", "-atime"
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
-class Jax(JaxPlaces, LockedFormat):
+class Jax(JaxPlaces, FilesFormat):
     """The executables that ``jax.jit`` stores on every platform."""
 
     layout = Layout(

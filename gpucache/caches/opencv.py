@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, LockedFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import OpenCVPlaces
@@ -40,7 +40,7 @@ class _Build(NamedTuple):
     size_bytes: int
 
 
-class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
+class OpenCV(OpenCVPlaces, BinaryFormat):
     """The programs that OpenCV's functions compiled for ``UMat``."""
 
     layout = Layout(
