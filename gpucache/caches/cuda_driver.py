@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
@@ -27,7 +27,6 @@ from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder, is_own
-from gpucache.model import KeyField
 from gpucache.units import format_size
 
 INDEX = "index"
@@ -188,8 +187,8 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
     def payload(self, item: Survey) -> bytes:
         raise FormatError(f"{item.path} is opaque: the driver's format is not documented; copy it whole")
 
-    def report(self, item: Survey, entry: CacheEntry) -> EntryReport:
-        return EntryReport(entry, (KeyField("key", "opaque: its format is not documented"),), entry.fields)
+    def content(self, item: Survey, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        yield "format", "opaque: it is not documented"
 
     def remove(self, item: Survey) -> Kept | None:
         now_ns = self.now_ns()

@@ -75,13 +75,11 @@ class ForeignCache(Cache, Generic[T]):
     def report(self, entry: CacheEntry) -> EntryReport:
         item = self._item(entry)
         try:
-            if (found := self._format.report(item, entry)) is not None:
-                return found
             pairs = (("key", entry.key), *entry.fields, *self._format.inputs(item, entry))
-            described = tuple(self._format.content(item, entry))
+            described, log = tuple(self._format.content(item, entry)), self._format.log(item)
         except OSError as error:
             raise _unread(entry, error) from error
-        return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), described, entry.compile_ns)
+        return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), described, entry.compile_ns, log)
 
     def extract(self, entry: CacheEntry) -> bytes:
         item = self._item(entry)

@@ -26,7 +26,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
@@ -522,10 +522,9 @@ class Format(Places, ABC, Generic[T]):
 
     # Facts of an entry besides its look.
 
-    def report(self, item: T, entry: CacheEntry) -> EntryReport | None:
-        """Everything that the entry stores about itself, if that is more than its fields and payload: a log,
-        headers, variants. Raises FormatError, OSError."""
-        return None
+    def log(self, item: T) -> str:
+        """The compiler's log of an entry, if it has one. Raises FormatError, OSError."""
+        return ""
 
     def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the payload, by label."""

@@ -15,13 +15,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Whose
-from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
 _SCANNED_BYTES = 4096
@@ -92,7 +91,3 @@ class OpaqueFormat(FilesFormat):
                 f"gpucache cannot parse {self.owner}'s format, so nothing in this cache can be checked but "
                 "owners and modes"
             )
-
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        info = describe(self.payload(item))
-        return EntryReport(entry, (KeyField("key", "opaque: gpucache cannot parse this format"),), info.pairs)

@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import databases, pickles
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
@@ -20,7 +20,6 @@ from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.learning_places import TinygradPlaces
 from gpucache.caches.portable import Moving
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.payload import describe
 from gpucache.units import format_size, printable
 
@@ -68,17 +67,16 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
                     told = f"row {row} of its table {printable(table)} {wrong.detail}"
                     yield table, row, wrong._replace(detail=told)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        told = []
+    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        yield "kind", entry.artifact_kind
         try:
             with self.database(item) as (connection, _):
                 for table in _tables(connection):
                     total = f"SELECT count(*), total(length(val)) FROM {_quoted(table)}"
                     rows, size = next(connection.execute(total))
-                    told.append((printable(table), f"{rows} rows, {format_size(int(size))}"))
+                    yield printable(table), f"{rows} rows, {format_size(int(size))}"
         except (sqlite3.Error, MemoryError, FormatError) as error:
-            told.append(("rows", f"not counted: {error}"))
-        return EntryReport(entry, (KeyField("key", entry.key),), (("kind", entry.artifact_kind), *told))
+            yield "rows", f"not counted: {error}"
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
@@ -38,7 +38,7 @@ from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
-from gpucache.model import BuildRequest, KeyField, Toolchain
+from gpucache.model import BuildRequest, Toolchain
 from gpucache.payload import PayloadKind, bitcode, describe, elf
 from gpucache.payload.bitcode import Module
 from gpucache.payload.reading import CutError
@@ -424,26 +424,16 @@ class Pocl(PoclPlaces, FilesFormat):
         found = self._now(item)
         return found.read(found.main)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        found = ProgramFolder.of(item)
-        if found.broken:
-            why = found.broken.detail
-            raise FormatError(f"{entry.path} cannot be read: {why}; run 'gpucache verify'")
-        source = found.module.source if found.module else ""
-        lost = ", of which the fourth digit is on no disk" if len(entry.key) == 39 else ""
-        log = item.part(_LOG, 0, _LOG_BYTES) if found.roles["log"] else b""
-        fields = (
-            (f"SHA-1{lost}", entry.key),
-            ("inputs", "PoCL stores no source, no options and no build time of its own"),
-            *entry.fields,
-        )
-        return EntryReport(
-            entry,
-            key_fields=tuple(KeyField(*pair) for pair in fields),
-            payload=tuple(describe(found.read(found.main)).pairs),
-            build_log=log.decode("utf-8", "replace"),
-            provenance=(("compiled from", source),) if source else (),
-        )
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        if (found := ProgramFolder.of(item)).broken:
+            raise FormatError(f"{entry.path} cannot be read: {found.broken}; run 'gpucache verify'")
+        yield "inputs", "PoCL stores no source, no options and no build time of its own"
+        if found.module and found.module.source:
+            yield "compiled from", found.module.source
+
+    def log(self, item: Files) -> str:
+        data = item.part(_LOG, 0, _LOG_BYTES) if LAYOUT.roles(item)["log"] else b""
+        return data.decode("utf-8", "replace")
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether a kernel was compiled for a local size: all that PoCL stores of a program's inputs."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
@@ -32,7 +32,7 @@ from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import digest
-from gpucache.model import BuildRequest, KeyField, Toolchain
+from gpucache.model import BuildRequest, Toolchain
 from gpucache.payload import PayloadKind
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
@@ -144,33 +144,18 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     def payload(self, item: Files) -> bytes:
         return item.read(entries.BINARY, entries.LARGEST_BINARY_BYTES)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        try:
-            with item.open() as inner:
-                info = entries.info_of(inner)
-                data = files.read(inner, entries.BINARY, entries.LARGEST_BINARY_BYTES)
-                source = entries.read_source(inner)
-        except FileNotFoundError as error:
-            missing = Path(error.filename or entry.path).name
-            why = f"{entry.path} cannot be read: {missing} is missing; run 'gpucache verify'"
-            raise FormatError(why) from error
-        states = dict.fromkeys(info.dependencies, "unchanged")
-        states |= {one: "changed" for one, _, _ in entries.changed(info.dependencies)}
-        options = info.options
-        return EntryReport(
-            entry=entry,
-            key_fields=(
-                KeyField("source", digest(source)),
-                KeyField("size of the source", format_size(len(source))),
-                *([KeyField("options", options)] if options is not None else []),
-                *(
-                    KeyField(f"header {printable(one.path, None)}", f"{one.md5}, {state}")
-                    for one, state in states.items()
-                ),
-            ),
-            payload=(*payloads.describe(data).pairs, ("SHA-256", digest(data))),
-            build_log=info.log,
-        )
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        with item.open() as inner:
+            headers = entries.info_of(inner).dependencies
+            yield "size of the source", format_size(len(entries.read_source(inner)))
+        states = dict.fromkeys(headers, "unchanged")
+        states |= {one: "changed" for one, _, _ in entries.changed(headers)}
+        for one, state in states.items():
+            yield f"header {printable(one.path, None)}", f"{one.md5}, {state}"
+
+    def log(self, item: Files) -> str:
+        with item.open() as inner:
+            return entries.info_of(inner).log
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """PyOpenCL's lock of one Python's directory, taken as PyOpenCL takes it, which makes that first."""
