@@ -26,6 +26,18 @@ _OPENAT2 = 437
 _THROUGH_NOTHING = 0x02 | 0x04 | 0x08
 _CLOSED_BY_EXEC = getattr(os, "O_CLOEXEC", 0)
 _PR_GET_SECCOMP = 21
+_LONG_PATH = 248
+
+
+def _reached(path: Path) -> str:
+    """A path as Windows takes it though it has more than 260 characters; elsewhere as it is.
+
+    Source: Microsoft's "Maximum Path Length Limitation"; a directory may have 12 fewer.
+    """
+    text = os.fspath(path)
+    if sys.platform == "win32" and len(text) >= _LONG_PATH:
+        return f"\\\\?\\UNC\\{text[2:]}" if text.startswith("\\\\") else f"\\\\?\\{text}"
+    return text
 
 
 def give_back(fd: int) -> None:
@@ -62,10 +74,10 @@ class Folder:
         """The directory at a path; its last part may be a link with ``follow``, and always on Windows."""
         if _BY_DESCRIPTOR:
             return cls(path, os.open(path, _FOLDER_FLAGS if follow else _FOLDER_FLAGS | _NO_LINK))
-        if not path.is_dir():
+        if not os.path.isdir(_reached(path)):  # noqa: PTH112
             raise (
                 NotADirectoryError(f"{path} is not a directory")
-                if path.exists()
+                if os.path.exists(_reached(path))  # noqa: PTH110
                 else FileNotFoundError(str(path))
             )
         return cls(path, None)
@@ -90,7 +102,7 @@ class Folder:
 
     def status(self) -> os.stat_result:
         """The directory's own status."""
-        return self.path.stat() if self._fd is None else os.fstat(self._fd)
+        return os.stat(_reached(self.path)) if self._fd is None else os.fstat(self._fd)  # noqa: PTH116
 
     def folder(self, *parts: str) -> "Folder":
         """A directory in this one, or with several parts a deeper one; never through a link or upwards."""
@@ -103,7 +115,7 @@ class Folder:
         if self._fd is not None:
             return Folder((self, name), os.open(name, _FOLDER_FLAGS | _NO_LINK, dir_fd=self._fd))
         path = self.path / name
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
+        if not stat.S_ISDIR(os.lstat(_reached(path)).st_mode):
             raise NotADirectoryError(f"{path} is not a directory")
         return Folder(path, None)
 
@@ -239,7 +251,7 @@ class Folder:
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """The directory's entries, one by one, unsorted; one walk at a time, as walks share a position."""
-        with os.scandir(self.path if self._fd is None else self._fd) as found:
+        with os.scandir(_reached(self.path) if self._fd is None else self._fd) as found:
             yield from found
 
     def sync(self) -> None:
@@ -248,7 +260,7 @@ class Folder:
             os.fsync(self._fd)
 
     def _at(self, name: str) -> str:
-        return name if self._fd is not None else os.fspath(self.path / name)
+        return name if self._fd is not None else _reached(self.path / name)
 
 
 class _Lent(Folder):

@@ -112,3 +112,18 @@ def test_program_that_forbids_native_calls_is_served(outer: Path, refused: str) 
     """Where an audit hook of the program refuses ctypes, files are opened directory by directory."""
     done = run_text([sys.executable, "-c", _AUDITED, str(outer), refused], cwd=Path(__file__).parents[1])
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("c" * 247, "c" * 247),
+        ("c" * 248, "\\\\?\\" + "c" * 248),
+        ("\\\\s\\" + "c" * 248, "\\\\?\\UNC\\s\\" + "c" * 248),
+    ],
+    ids=["short", "long", "on a server"],
+)
+def test_a_long_path_is_reached_on_windows(path: str, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a path of more than 260 characters is not found as it is."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert folders._reached(Path(path)) == taken

@@ -1,12 +1,15 @@
 """What is for every system runs without the names that only POSIX systems have."""
 
+import errno
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.children import run_text
+from gpucache.host.os_errors import remedy
+from tests.children import run_python, run_text
+from tests.nvrtc import need_nvrtc
 from tests.winlike import LEFT_OUT
 
 _TOP = Path(__file__).parents[1]
@@ -47,6 +50,26 @@ def test_a_program_is_built_found_checked_and_removed(tmp_path: Path) -> None:
     ):
         code, errors = _windows(root, *words)
         assert (code, "defect" in errors) == (0, False), (words, errors)
+
+
+def test_a_file_in_use_is_not_one_without_permissions() -> None:
+    """Windows gives both the same number."""
+    error = PermissionError(errno.EACCES, "in use")
+    fix = remedy(error)
+    error.winerror = 32  # type: ignore[attr-defined,unused-ignore]
+    assert remedy(error) != fix
+
+
+def test_nvrtc_is_found_by_the_names_of_windows() -> None:
+    """Those of its wheel: nvrtc64_130_0.dll and, beside it, nvrtc-builtins64_135.dll."""
+    need_nvrtc()
+    program = (
+        "from tests.winlike import remove; remove();"
+        "from gpucache.backends.cuda import nvrtc;"
+        "print(nvrtc.nvrtc_libraries(nvrtc.version())[0]); print(nvrtc._builtins_name((13, 5)))"
+    )
+    library, builtins = run_python("-c", program, env={**os.environ, "PYTHONPATH": str(_TOP)}).splitlines()
+    assert (Path(library).is_file(), builtins) == (True, "nvrtc-builtins64_135.dll")
 
 
 @pytest.mark.slow

@@ -32,6 +32,8 @@ _OF_THE_NAME = frozenset(
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY),
     }
 )
+_IN_USE = 32
+"""ERROR_SHARING_VIOLATION of Windows, whose errno is that of missing permissions."""
 _OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT})
 
 
@@ -42,6 +44,8 @@ def reason(error: OSError) -> str:
 
 def remedy(error: OSError, otherwise: str = _FAILING) -> str:
     """The remedy: a clause that calls the place "it"; ``otherwise`` if nothing is wrong with the machine."""
+    if getattr(error, "winerror", 0) == _IN_USE:
+        return "end the program that uses it"
     return _BY_NUMBER.get(error.errno or 0, otherwise)
 
 

@@ -121,7 +121,7 @@ def installation() -> Installation:
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
     """The loaded NVRTC and the builtins library that it will use: the only own files that it reads."""
     known = _loaded(version)  # as cuda.bindings finds it; others read long lists
-    nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so") or loaded("nvrtc64_")
+    nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so")
     if nvrtc is None:
         return None, None
     return nvrtc, find_builtins(nvrtc, _builtins_name(version))
@@ -129,10 +129,17 @@ def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]
 
 def _loaded(version: tuple[int, int]) -> Path | None:
     """NVRTC's library; below ``gpucache run`` ours has its name, and needs it by another one."""
+    if sys.platform == "win32":  # nvrtc64_130_0.dll of 13.5; the bindings loaded it in this way, too
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        path = load_nvidia_dynamic_lib("nvrtc").abs_path
+        return Path(path) if path else None
     return loaded_as(f"gpucache-nvrtc.so.{version[0]}") or loaded_as(f"libnvrtc.so.{version[0]}")
 
 
 def _builtins_name(version: tuple[int, int]) -> str:
+    if sys.platform == "win32":
+        return f"nvrtc-builtins64_{version[0]}{version[1]}.dll"
     return f"libnvrtc-builtins.so.{version[0]}.{version[1]}"
 
 
