@@ -148,4 +148,4 @@ def test_what_a_start_of_pocl_leaves_is_a_note(
     _age(tmp_path / "pocl", 1)
     lines = run("inspect").out.splitlines()
     assert lines[0].startswith("cache")
-    (told,) = (line for line in lines if line.startswith("note: pocl: "))
+    assert any(line.startswith("note: pocl: ") for line in lines)
