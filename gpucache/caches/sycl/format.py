@@ -63,6 +63,7 @@ _SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
 """The content that libsycl writes or a crash leaves; anything else belongs to another program."""
 _STALE_NS = 600 * 10**9
 _SHOWN_BYTES, _NAMED_BYTES, _HASHED_BYTES, _SIZE_BYTES, _COUNT_USED = 4096, 1 << 20, 64 << 20, 4096, 3
+_BINARIES_READ = 1024
 _LOST = "a program that asks for it gets nothing or an error and adds a copy at every run"
 _PASSED = "programs pass it over and keep another copy next to it"
 _HANGS = "a program with SYCL_CACHE_MAX_SIZE set dies or waits for ever when it adds an entry"
@@ -108,6 +109,16 @@ def _misplaced(one: Parts) -> str:
     return " and ".join(unlike) if len(unlike) < len(one.item.parts) else ""
 
 
+def _miscounted(one: Parts) -> bool:
+    """Whether the claimed binaries are not the rest of the file; versions before 2025 stored several."""
+    claimed, end = one.numbers["count"], one.spans["binary"].end
+    for _ in range(1, min(claimed, _BINARIES_READ)):
+        if not 0 < (length := one.number(end)) <= one.size_bytes - end - 8:
+            return True
+        end += 8 + length
+    return not 0 < claimed <= _BINARIES_READ or end != one.size_bytes
+
+
 def _misfit(one: Parts) -> str:
     """Why a binary does not belong to the key next to it; compilers keep the names of kernels."""
     data = one.read("binary")
@@ -139,8 +150,7 @@ _KEY = Frame(
 _CODE = Frame(
     r".+\.bin", "count:u64 binary:p64 more:rest", _LOST,
     (
-        Rule(FindingKind.CORRUPT, lambda one: one.numbers["count"] != 1 or one.spans["more"].length,
-             "does not have one binary alone"),
+        Rule(FindingKind.CORRUPT, _miscounted, "does not have as many binaries as it claims, and no more"),
         Rule(FindingKind.CORRUPT, lambda one: not one.spans["binary"].length, "has an empty binary"),
         Rule(FindingKind.MISLABELLED, _misfit, "has {}"),
         Rule(None, lambda one: describe(one.read("binary")).kind in _OPAQUE,

@@ -292,6 +292,15 @@ def test_folders_of_another_hash_are_not_compared(root: Path) -> None:
     assert checked.findings == () and "not named by" in checked.notes[0]
 
 
+def test_several_binaries_of_an_older_version_are_sound(root: Path) -> None:
+    """Each after its length, as many as are claimed."""
+    path = put(root) / "0.bin"
+    path.write_bytes((2).to_bytes(8, "little") + 2 * framed(Made().payload))
+    assert told(root) == []
+    path.write_bytes((3).to_bytes(8, "little") + 2 * framed(Made().payload))
+    assert [one.partition(":")[0] for one in told(root)] == ["corrupt"]
+
+
 def test_an_entry_without_a_time_is_sound(root: Path) -> None:
     """Versions that did not evict wrote none."""
     (put(root) / "0_access_time.txt").unlink()
