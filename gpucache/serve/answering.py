@@ -156,16 +156,18 @@ class Rows:
         return "" if rows else "it is larger than a row may be"
 
     def is_due(self, kind: Kind, question: Question) -> bool:
-        """Whether the row of a question that hit by key is to be written, as it was not in the last day."""
-        store = self._stores.target
-        age_s = None if store is None else store.rows.age_s(_place(kind, question))
-        return age_s is None or age_s > _DAY_S
+        """Whether the row of a question that hit by key is to be written; not if none could be for a day."""
+        store, place = self._stores.target, _place(kind, question)
+        age_s = None if store is None else store.rows.age_s(place)
+        if store is None or age_s is None or age_s > _DAY_S:
+            return True
+        return bool(rows_of(store.rows.get(place) or b""))  # of other conditions, as of another header
 
     def note_none(self, kind: Kind, question: Question) -> None:
-        """Keep the rows of a question as they are for a day, as no new one can be made."""
+        """Note for a day that no row can be made, unless there are some."""
         store, place = self._stores.target, _place(kind, question)
-        if store is not None:
-            store.rows.put(place, store.rows.get(place) or encode(()))
+        if store is not None and not rows_of(store.rows.get(place) or b""):
+            store.rows.put(place, encode(()))
 
     def asked(self, place: str) -> Question | None:
         """The fields of a question in a row of any root, without those of a process; None if it is gone."""

@@ -2,9 +2,9 @@
 
 Its arguments are ``pocl``, ``intel`` or ``nvrtc`` and a directory for header trees. Reads a JSON list of
 states from stdin: ``files`` (below the directory, name to content; content null makes the name a link to
-``far/deep``), ``source``, ``options``, ``environ`` and ``cwd``. Writes a JSON list of triples: the plain
-value of V, its value through the library (null if the program did not compile), and whether that was a
-hit.
+``far/deep``), ``source``, ``options``, ``environ`` and ``cwd``. Writes a JSON list: the plain value of V, its
+value through the library (null if the program did not compile), whether that was a hit, and both again of a
+second build, with whether C answered it from a row, and whether C answered the first.
 """
 
 import json
@@ -35,6 +35,7 @@ def _opencl(name: str) -> tuple[Build, Build]:
     from gpucache.errors import CompileError
     from gpucache.library import process
     from gpucache.model import BuildRequest, Language, Program
+    from gpucache.opencl import build_program
 
     platform = next(each for each in cl.get_platforms() if each.name.startswith(_PLATFORMS[name]))
     context = cl.Context(platform.get_devices()[:1])
@@ -54,6 +55,8 @@ def _opencl(name: str) -> tuple[Build, Build]:
         return int(out[0])
 
     def ours(source: str, options: list[str]) -> Any:
+        if name == "intel":
+            return build_program(context, source, options=options)
         # The library leaves PoCL's builds to ``gpucache warm``, so it is built here in the same way.
         (device,) = context.devices
         request = BuildRequest(
@@ -126,8 +129,30 @@ def _put(root: Path, files: dict[str, str | None]) -> None:
             (root / name).write_text(content, encoding="ascii")
 
 
+def _noting_rows() -> Callable[[], bool]:
+    """Whether C has answered a build since this was asked last."""
+    from gpucache.library import rows
+
+    answered, asked = [False], rows.answer
+
+    def answer(kind: int, question: Any) -> Any:
+        row = asked(kind, question)
+        answered[0] = row is not None
+        return row
+
+    def since() -> bool:
+        was, answered[0] = answered[0], False
+        return was
+
+    rows.answer = answer
+    return since
+
+
 def main() -> None:
+    from gpucache.library.missing import flush
+
     warnings.simplefilter("ignore")
+    by_row = _noting_rows()
     plain, ours = _nvrtc() if sys.argv[1] == "nvrtc" else _opencl(sys.argv[1])
     hits = _Hits()
     logger = logging.getLogger("gpucache")
@@ -140,7 +165,9 @@ def main() -> None:
         os.chdir(state["cwd"])
         os.environ.update(state["environ"])
         expected, hits.last = plain(state["source"], state["options"]), False
-        answers.append((expected, ours(state["source"], state["options"]), hits.last))
+        first = ours(state["source"], state["options"]), hits.last, by_row()
+        flush()  # after which its row is there
+        answers.append((expected, *first, ours(state["source"], state["options"]), by_row()))
         for name in state["environ"]:
             del os.environ[name]
     json.dump(answers, sys.stdout)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
@@ -104,10 +106,28 @@ def states(random: Random, compiler: str, count: int) -> list[State]:
     return found[:count]
 
 
+class Answer(NamedTuple):
+    """The values of V in one state."""
+
+    plain: int | None
+    first: int | None
+    """Through the library."""
+    hit: bool
+    by_row: bool
+    """Whether C answered the first build."""
+    second: int | None
+    second_by_row: bool
+
+
 def answers(
-    compiler: str, chosen: list[State], tmp: Path, environment: Mapping[str, str], cwd: str = "tree/cwd"
-) -> list[tuple[int | None, int | None, bool]]:
-    """For each state V's plain value, its value through the library, and whether that was a hit."""
+    compiler: str,
+    chosen: list[State],
+    tmp: Path,
+    environment: Mapping[str, str],
+    cwd: str = "tree/cwd",
+    cache: str = "cache",
+) -> list[Answer]:
+    """The answer in each state, with a cache that is new."""
     root = tmp / "tree"
     kernel = _KERNELS.get(compiler, _KERNELS["opencl"])
     jobs = []
@@ -117,10 +137,10 @@ def answers(
         job["options"] = [option.format(root=root) for option in state.options]
         job["environ"] = {name: value.format(root=root) for name, value in state.environ.items()}
         jobs.append(job)
-    for folder in ("pocl", "cache"):
-        (tmp / folder).mkdir(mode=0o700)
+    for folder in ("pocl", cache):
+        (tmp / folder).mkdir(mode=0o700, exist_ok=folder == "pocl")
     own = {
-        "GPUCACHE_DIR": str(tmp / "cache"),
+        "GPUCACHE_DIR": str(tmp / cache),
         "GPUCACHE_MEMORY_BYTES": "0",
         "POCL_CACHE_DIR": str(tmp / "pocl"),
         "PYOPENCL_NO_CACHE": "1",
@@ -134,7 +154,7 @@ def answers(
         check=True,
         timeout=1200,
     )
-    return [(plain, ours, hit) for plain, ours, hit in json.loads(done.stdout)]
+    return [Answer(*one) for one in json.loads(done.stdout)]
 
 
 @pytest.fixture
@@ -153,15 +173,28 @@ def environment(compiler: str, request: pytest.FixtureRequest) -> Mapping[str, s
 def test_a_program_computes_what_it_computes_without_a_cache(
     compiler: str, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
-    """In every state of headers, options and variables the library's result is the plain compiler's."""
+    """In every state of headers, options and variables the library's result is the plain compiler's.
+
+    By key and by the rows that it wrote, and by these as an image's in another process.
+    """
     chosen = states(Random(compiler), compiler, _STATES)
     found = answers(compiler, chosen, tmp_path, environment)
+    shutil.copytree(tmp_path / "cache", tmp_path / "image", copy_function=shutil.copyfile)
+    image = {**environment, "GPUCACHE_SYSTEM_DIRS": str(tmp_path / "image")}
+    found_there = answers(compiler, chosen, tmp_path, image, cache="fresh")
     wrong = [
-        (state, plain, ours) for state, (plain, ours, _) in zip(chosen, found, strict=True) if plain != ours
+        (state, one)
+        for state, one in zip(chosen * 2, found + found_there, strict=True)
+        if {one.first, one.second} != {one.plain}
     ]
     assert wrong == []
-    assert any(hit for _, _, hit in found)
-    assert len({plain for plain, _, _ in found}) > 3
+    assert any(one.hit for one in found)
+    assert len({one.plain for one in found}) > 3
+    if compiler != "pocl":  # which is built here as warm does it
+        kept = [one for one in found_there if one.hit]
+        assert len(kept) > 4
+        assert all(one.by_row for one in kept)
+        assert all(one.second_by_row for one, there in zip(found, found_there, strict=True) if there.hit)
 
 
 @pytest.mark.parametrize("compiler", _VARIABLES)
@@ -174,4 +207,6 @@ def test_a_cache_below_the_current_directory_is_hit_through_a_macro(
     state = State(asking, {"a/x.h": "#define V 2\n"}, ("-I{root}/a", "-I."), {})
     changed = replace(state, files={"a/x.h": "#define V 3\n"})
     found = answers(compiler, [state, state, changed, changed, state], tmp_path, environment, cwd=".")
-    assert found == [(2, 2, False), (2, 2, True), (3, 3, False), (3, 3, True), (2, 2, True)]
+    expected = [(2, 2, False), (2, 2, True), (3, 3, False), (3, 3, True), (2, 2, True)]
+    assert [(one.plain, one.first, one.hit) for one in found] == expected
+    assert [one.second for one in found] == [one.plain for one in found]
