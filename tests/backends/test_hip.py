@@ -117,6 +117,8 @@ def test_the_builds_of_all_libraries_are_in_the_toolchain(files: Path, tmp_path:
     assert hiprtc.toolchain_at(files, (9, 0), target, str(tmp_path)) == plain
     with pytest.raises(NoDeviceError):
         hiprtc.search(tmp_path / files.name, (9, 0), "")
+    (tmp_path / "libhiprtc.so").symlink_to(files)  # as programs make a toolkit's name for it
+    assert hiprtc.search(tmp_path / "libhiprtc.so", (9, 0), "")[1][1:] == found[1:]
 
 
 def test_an_unknown_architecture_does_not_end_the_process(files: Path) -> None:

@@ -41,9 +41,9 @@ def search(hiprtc: Path, _version: tuple[int, int], library_path: str) -> tuple[
     """
     passed, found = list[Path](), [hiprtc]
     for stem in _LOADED:
-        places = [place.parent.glob(f"{stem}.so.*") for place in search_places(hiprtc, stem, library_path)]
-        named = (sorted(one for one in files if one.suffix[1:].isdigit()) for files in places)
-        first = next(filter(None, named), ())
+        places = [*search_places(hiprtc, stem, library_path), hiprtc.resolve()]  # which may be a link to it
+        files = (sorted(place.parent.glob(f"{stem}.so.[0-9]*")) for place in places)
+        first = next(filter(None, ([one for one in some if one.name.count(".") == 2] for some in files)), ())
         if not first:
             raise NoDeviceError(f"{stem} of {hiprtc} is not found, so its results are not cached")
         found += first
