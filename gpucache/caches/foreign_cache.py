@@ -105,7 +105,7 @@ class ForeignCache(Cache, Generic[T]):
         except UnjudgedError as unjudged:
             return Checked(entry.key, notes=(str(unjudged),), counts=False)
         except PermissionError as error:
-            found, notes, checksum = [self._format.unreadable(error)], (), False
+            found, notes, checksum = [_unreadable(error)], (), False
         except OSError as error:
             note = f"{entry.key[:12]} cannot be read ({error.strerror})"
             return Checked(entry.key, notes=(note,), counts=False)
@@ -329,7 +329,7 @@ class ForeignCache(Cache, Generic[T]):
         except FormatError as error:
             damage = Problem(FindingKind.CORRUPT, str(error))
         except OSError as error:
-            damage = made.unreadable(error)
+            damage = _unreadable(error)
         return made.entry(item)._replace(damage=damage, shows=None)  # the name alone shows nothing
 
     def _is_shown(self) -> bool:
@@ -445,6 +445,11 @@ def judge(made: Format[T], item: T) -> Problem | None:
 
 
 _NO_FIELDS = " or any other, as its keys are opaque; ask without one"
+
+
+def _unreadable(error: OSError) -> Problem:
+    detail = f"it cannot be read ({error.strerror}), not by gpucache or programs of this user"
+    return Problem(FindingKind.UNTRUSTED, detail)
 
 
 def _unread(entry: CacheEntry, error: OSError) -> FormatError:

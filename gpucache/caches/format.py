@@ -426,11 +426,6 @@ class Format(Places, ABC, Generic[T]):
         """Facts that a check of an entry could not determine, a sentence each."""
         yield from ()
 
-    def unreadable(self, error: OSError) -> Problem:
-        """The problem of an entry that this user may not read."""
-        detail = f"it cannot be read ({error.strerror}), not by gpucache or programs of this user"
-        return Problem(FindingKind.UNTRUSTED, detail)
-
     @abstractmethod
     def unchanged(self, item: T) -> bool:
         """Whether an entry is unchanged since the scan."""

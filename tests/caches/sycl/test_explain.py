@@ -1,7 +1,6 @@
 """Why a program would be answered from the cache, or not."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,16 +40,6 @@ def test_what_is_stored_and_reached_is_a_hit(tmp_path: Path) -> None:
     assert "device name Some GPU" in reach.wanted
 
 
-def test_fields_that_are_not_given_are_not_compared(tmp_path: Path) -> None:
-    """And the answer says so."""
-    put(tmp_path)
-
-    reach = _ask(tmp_path, {"image": (Made().image,)})
-
-    assert reach.verdict is Served.HIT
-    assert "driver version, options, spec, kernel" in reach.detail
-
-
 @pytest.mark.parametrize(
     ("change", "labels"),
     [
@@ -72,25 +61,6 @@ def test_the_field_that_changed_is_named(change: dict[str, bytes], labels: list[
     assert [one.label for one in reach.differences] == labels
 
 
-def test_left_is_stored_and_right_is_wanted(tmp_path: Path) -> None:
-    """As for every cache."""
-    put(tmp_path)
-
-    (difference,) = _ask(tmp_path, _wanted(Made(options=b"-new"))).differences
-
-    assert (difference.left, difference.right) == ("-cl-fast", "-new")
-
-
-def test_the_nearest_differs_in_the_fewest_fields(tmp_path: Path) -> None:
-    """And among those in the least of the device."""
-    put(tmp_path, Made(device=b"A/B/C/D"))
-    near = put(tmp_path, Made(device=DEVICE.replace(b"1.2.3", b"1.2.2")))
-    put(tmp_path, Made(device=b"A/B/C/D", options=b"none"))
-    key = next(entry.key for entry in opened(tmp_path).scan() if entry.path.startswith(str(near)))
-
-    assert _ask(tmp_path, _wanted(Made())).nearest == key
-
-
 def test_options_that_are_one_letter_off_are_nearer_than_none(tmp_path: Path) -> None:
     """An entry without options is as unlike as one can be."""
     for options in (b"", b"-cl-unsafe", b"-cl-fasd"):
@@ -110,11 +80,6 @@ def test_entries_that_differ_in_options_are_told_apart_by_their_shown_keys(tmp_p
 
     assert len(shown) == 3
     assert [len(cache.find(one)) for one in shown] == [1, 1, 1]
-
-
-def test_an_empty_cache_never_built_it(tmp_path: Path) -> None:
-    """Also where there is not a cache yet."""
-    assert _ask(tmp_path / "none", _wanted(Made())).verdict is Verdict.NEVER_BUILT
 
 
 def test_an_entry_behind_a_hole_is_not_served(tmp_path: Path) -> None:
@@ -273,14 +238,6 @@ def test_a_device_that_cannot_be_is_a_usage_error(wanted: dict[str, bytes], tmp_
     """It has no part."""
     with pytest.raises(UsageError, match="device"):
         _ask(tmp_path, {name: (value,) for name, value in wanted.items()})
-
-
-def test_an_unreadable_neighbour_does_not_matter(tmp_path: Path) -> None:
-    """It answers nothing."""
-    put(tmp_path)
-    (put(tmp_path, replace(Made(), options=b"2")) / "0.src").write_bytes(b"")
-
-    assert _ask(tmp_path, _wanted(Made())).hit
 
 
 def test_an_entry_that_is_being_written_is_not_corrupt(tmp_path: Path) -> None:
