@@ -62,21 +62,13 @@ _REASONS, _REASONS_TOLD = 20, 3
 _FIND = f"SELECT timestamp FROM {TABLE} WHERE {MATCHES}"
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The rows to take, by field as people read it; a field without values takes all."""
+Filters = Sequence[tuple[str, str]]
+"""The rows to take, by field as people read it; a field without values takes all."""
 
-    values: tuple[tuple[str, str], ...] = ()
 
-    @classmethod
-    def of(cls, like: Iterable[tuple[str, str]]) -> "Filters":
-        """The filters of the command line; raises UsageError."""
-        return cls(tuple((label, _filter(label, value)) for label, value in like))
-
-    def take(self, row: KernelRow) -> bool:
-        """Whether to take a sound row."""
-        fields = row.fields
-        return all((label, fields[label]) in self.values for label, _ in self.values)
+def read_filters(like: Iterable[tuple[str, str]]) -> Filters:
+    """The filters of the command line; raises UsageError."""
+    return [(label, _filter(label, value)) for label, value in like]
 
 
 def _filter(label: str, value: str) -> str:
@@ -152,7 +144,7 @@ class Merged:
                 if wrong := row_problem(reader.connection, row, reader.size_bytes):
                     known = str(wrong) in self.why or len(self.why) < _REASONS
                     self.why[str(wrong) if known else "other reasons"] += 1
-                elif not filters.take(row):
+                elif not all((label, row.fields[label]) in filters for label, _ in filters):
                     self.filtered += 1
                 else:
                     yield row
@@ -170,7 +162,7 @@ def merge(
     sources: Sequence[Path],
     out: Path,
     *,
-    filters: Filters = Filters(),
+    filters: Filters = (),
     keep_times: bool = False,
     into_existing: bool = False,
 ) -> Merged:
@@ -366,7 +358,7 @@ _INTO = Option("--into", Argument.FLAG, "Add to the existing OUT and replace old
 
 def _merged(asked: ExportRequest) -> Exported:
     like, keep_times, into = (asked.options[one.name] for one in (_LIKE, _KEEP_TIMES, _INTO))
-    filters = Filters.of(like)
+    filters = read_filters(like)
     done = merge(asked.sources, asked.out, filters=filters, keep_times=keep_times or into, into_existing=into)
     counts = {
         "left out for a newer row with the same key": done.older,
