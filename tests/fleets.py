@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucache.assembly import backends
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.recorded_requests import observe
-from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Device, Language, Program
+from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Device, Language, Program, Target
 from gpucache.probe.profile import Profile, save_profile
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
@@ -53,6 +53,16 @@ def gpu_machine(
             own = tuple((label, (fields or {}).get(label, value)) for label, value in device.toolchain.fields)
             here = device.target.name in present
             rows.append(device._replace(toolchain=device.toolchain._replace(fields=own), present=here))
+    save_profile(path, Profile(tuple(rows), {}))
+    return path
+
+
+def gpus(path: Path, *architectures: str) -> Path:
+    """The profile of a machine with these GPUs of NVIDIA's, and without a compiler."""
+    rows = (
+        Device(Target("cuda", one), "cuda", "GPU", "1", available=True, detail="", present=True)
+        for one in architectures
+    )
     save_profile(path, Profile(tuple(rows), {}))
     return path
 

@@ -94,7 +94,7 @@ class Numba(NumbaPlaces, FilesFormat):
             fields=(("versions", str(len(rest))),),
             damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
-            shows=version is not None or not start,
+            shows=version is not None or not start or any(_is_code(item, one) for one in rest),
             toolchain=(("Numba", version or ""),),
         )
 
@@ -120,6 +120,11 @@ class Numba(NumbaPlaces, FilesFormat):
             if name.endswith(".nbc"):
                 return item.read(name, _LARGEST_BYTES)
         raise FormatError(f"{Path(item.folder, item.names[0])} names no compiled version")
+
+
+def _is_code(item: Files, name: str) -> bool:
+    """Whether a file next to an index that does not read shows that both are Numba's."""
+    return name.endswith(".nbc") and _damage(item.names[0], item.read(name, _LARGEST_BYTES)) is None
 
 
 def _version(start: bytes) -> str | None:

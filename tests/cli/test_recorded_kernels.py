@@ -11,6 +11,7 @@ import pytest
 
 from gpucache.kernels import FOLDER, INSIDE
 from tests.children import run_text
+from tests.fleets import gpus
 from tests.recording.test_kernels import kernel, write
 
 
@@ -27,6 +28,21 @@ def _warm(tmp_path: Path, *options: str, python: str = sys.executable) -> tuple[
 def test_a_python_without_triton_fails_every_kernel(tmp_path: Path) -> None:
     """Its worker ends before the first."""
     assert _warm(tmp_path, python=_bare(tmp_path)) == (3, ["failed", "failed"])
+
+
+def test_a_check_by_a_profile_asks_for_the_gpus_of_that_machine(tmp_path: Path) -> None:
+    """And not for the one that was recorded; what no worker can answer fails it."""
+    folder = write(tmp_path / "r", kernel(python=_bare(tmp_path)))
+    profile = gpus(tmp_path / "far.json", "sm_120", "sm_120", "sm_100")
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), "HOME": str(tmp_path)}
+    words = ("warm", "--check", "--recording", folder, "--device-profile", profile)
+    done = run_text((sys.executable, "-m", "gpucache", "--json", *words), env=environ)
+    rows = json.loads(done.stdout)["outcomes"]
+    assert done.returncode == 3
+    assert sorted((one["target"], one["result"], len(one["machines"])) for one in rows) == [
+        ("cuda:sm_100", "failed", 1),
+        ("cuda:sm_120", "failed", 1),
+    ]
 
 
 def test_a_recording_starts_no_other_program(tmp_path: Path) -> None:

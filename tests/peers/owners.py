@@ -157,3 +157,68 @@ for factor in (2, 3):
 """,
     {"CACHE": "{home}/cache"}, ("missed", "runs"), {"False\nFalse": "missed", "False": "missed one"},
 )  # fmt: skip
+JAX = Owner(
+    "jax", "jax",
+    """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def scale(x):
+    return jnp.sin(x) * 2 + jnp.cumsum(x)
+
+assert abs(float(scale(jnp.ones(100))[3]) - 5.682942) < 1e-4
+""",
+    {
+        "JAX_COMPILATION_CACHE_DIR": "{home}/cache",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    },
+)  # fmt: skip
+_OF_TAICHI = """
+import {module} as ti
+ti.init(arch=ti.cpu)
+x = ti.field(ti.f32, shape=64)
+
+@ti.kernel
+def scale(a: ti.f32):
+    for i in x:
+        x[i] = x[i] * a + i
+
+scale(2.0)
+assert x[5] == 5
+"""
+_TAICHI = {"TI_OFFLINE_CACHE_FILE_PATH": "{home}/cache"}
+TAICHI = Owner("taichi", "taichi", _OF_TAICHI.format(module="taichi"), _TAICHI)
+GSTAICHI = Owner(
+    "gstaichi", "gstaichi", _OF_TAICHI.format(module="gstaichi"), _TAICHI,
+    place="cache/kernel_compilation_manager",
+)  # fmt: skip
+QUADRANTS = Owner(
+    "quadrants", "quadrants", _OF_TAICHI.format(module="quadrants"),
+    {"QD_OFFLINE_CACHE_FILE_PATH": "{home}/cache"}, place="cache/kernel_compilation_manager",
+)  # fmt: skip
+TRITON = Owner(
+    "triton", "triton",
+    TRITON_KERNEL
+    + """
+source = ASTSource(scale, {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {(2,): 64})
+made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+assert made.asm["cubin"] and made.asm["ptx"]
+""",
+    {"TRITON_CACHE_DIR": "{home}/cache"},
+)  # fmt: skip
+TINYGRAD = Owner(
+    "tinygrad", "tinygrad",
+    """
+from tinygrad import Tensor
+assert (Tensor([1.0, 2.0]) * 3).tolist() == [3.0, 6.0]
+""",
+    {"CACHEDB": "{home}/cache/cache.db", "DEV": "CPU", "CPU": "1"},
+)  # fmt: skip
+ALL: Mapping[str, Owner] = {
+    one.name: one
+    for one in (
+        WARP, NUMBA, PYTOOLS, OPENCV, CLESPERANTO, OPENVINO, JAX, TAICHI, GSTAICHI, QUADRANTS, TRITON,
+        TINYGRAD,
+    )
+}  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.children import run_text
+from tests.fleets import gpus
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +128,20 @@ def test_a_check_compiles_nothing(desk: _Desk) -> None:
     desk.warm()
     code, outcomes = desk.warm("--check")
     assert (code, _results(outcomes)) == (0, {"hit"})
+
+
+def test_a_check_by_a_profile_is_for_the_gpus_of_that_machine(desk: _Desk) -> None:
+    """Each of its architectures once, with the command that compiles what is missing."""
+    profile = gpus(desk.place / "far.json", "sm_100")
+    wanted = ("--check", "--device-profile", str(profile))
+    code, outcomes = desk.warm(*wanted)
+    assert (code, desk.binaries()) == (3, 0)
+    assert {(one["result"], one["target"], len(one["machines"])) for one in outcomes} == {
+        ("missing", "cuda:sm_100", 1)
+    }
+    desk.warm("--target", "cuda:sm_100")
+    code, outcomes = desk.warm(*wanted)
+    assert code == 0 and _results(outcomes) == {"hit"}
 
 
 def test_a_kernel_that_would_read_another_value_is_refused(desk: _Desk) -> None:
