@@ -69,9 +69,9 @@ def _limits(root: Path, environ: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
-        ({_MIN: str((1 << 30) + 1)}, f"which no image has, so nothing is cached; unset {_MIN}"),
-        ({_MAX: "1023"}, f"less than any image, so nothing is cached; unset {_MAX}"),
-        ({_MIN: "2000000", _MAX: "1000000"}, f"is above {_MAX} (1000000 bytes), so nothing is cached"),
+        ({_MIN: str((1 << 30) + 1)}, f"so nothing is cached; unset {_MIN}"),
+        ({_MAX: "1023"}, f"so nothing is cached; unset {_MAX}"),
+        ({_MIN: "2000000", _MAX: "1000000"}, f"so nothing is cached; unset {_MIN} {_MAX}"),
         ({_LIMIT: "1048575"}, "the limit is too small: SYCL_CACHE_MAX_SIZE is 1048575 bytes"),
     ],
 )
