@@ -67,9 +67,10 @@ class Contents:
     @cached_property
     def keeping(self) -> Keeping:
         """The pins, and when an entry was used or made last; raises RemoteError."""
-        found = read_keeping(self.store)
+        records = self.catalogue.records.values()
+        found = read_keeping(self.store, {_mark(one) for one in records})
         used_ns = dict(found.used_ns)
-        for one in self.catalogue.records.values():
+        for one in records:
             used_ns[_mark(one)] = max(one.record.made_ns, used_ns.get(_mark(one), 0))
         return found._replace(used_ns=used_ns)
 
@@ -102,8 +103,9 @@ class Contents:
         for _ in range(_TRIES):  # another machine may merge what it read before
             catalogue = self.catalogue
             going &= catalogue.records.keys()
-            pins = read_keeping(self.store)  # somebody may have pinned an entry since
-            going = {one for one in going if not pins.pinned(_mark(catalogue.records[one]))}
+            marks = {one: _mark(catalogue.records[one]) for one in going}
+            pins = read_keeping(self.store, {*marks.values()})  # somebody may have pinned one since
+            going = {one for one in going if not pins.pinned(marks[one])}
             kept = [one for found, one in catalogue.records.items() if found not in going]
             freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
             marked |= freed - {name for one in kept for name, _ in objects_of(one)}

@@ -7,7 +7,7 @@ remove its entries as well. Must not know records.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from gpucache.remote.objects import Listed, Objects, is_removable, read_sized
 
 PINS, _USES = "pins/", "uses/"
 _DIGITS = 32
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 256 << 20
+"""The bytes of pins, and then of the newest uses, that are read."""
 _KEPT_NS = 400 * 24 * 3600 * 10**9
 """How long uses are kept."""
 
@@ -26,7 +27,7 @@ _KEPT_NS = 400 * 24 * 3600 * 10**9
 class Keeping(NamedTuple):
     """The pins and uses of a store."""
 
-    pins: Mapping[str, frozenset[str]]
+    pins: Mapping[str, Set[str]]
     """The marks of entries, by name of the pin."""
     used_ns: Mapping[str, int]
     """The last day of use, by mark of the entry."""
@@ -62,18 +63,26 @@ def note_use(store: Objects, marks: Iterable[str]) -> None:
             list(store.create([(name, data)]))
 
 
-def read_keeping(store: Objects) -> Keeping:
-    """The pins and uses of a store; none of one that lists nothing. Raises RemoteError."""
+def read_keeping(store: Objects, known: Set[str]) -> Keeping:
+    """The pins and uses of the entries with some marks; none in a store that lists nothing.
+
+    Raises RemoteError.
+    """
     listed = [one for folder in (PINS, _USES) for one in store.listed(folder)] if store.lists else []
-    now_ns = max((one.written_ns for one in listed), default=0)
+    # The clock of one machine may be years ahead, or that of this one behind.
+    now_ns = min(max((one.written_ns for one in listed), default=0), time.time_ns())
     uses: dict[str, Listed] = {one.name: one for one in listed if is_removable(one.name)}
     outdated = tuple(name for name, one in uses.items() if one.written_ns < now_ns - _KEPT_NS)
-    pins, used_ns = dict[str, frozenset[str]](), dict[str, int]()
-    sizes = {one.name: min(one.size_bytes, _MOST_BYTES) for one in listed if one.name not in outdated}
+    sizes, left = dict[str, int](), _MOST_BYTES
+    for one in sorted(listed, key=lambda one: (one.name in uses, -one.written_ns)):
+        left -= one.size_bytes
+        if left >= 0 and one.name not in outdated:
+            sizes[one.name] = one.size_bytes
+    pins, used_ns = dict[str, Set[str]](), dict[str, int]()
     for name, data in read_sized(store, sizes):
-        marks = frozenset((data or b"").decode("latin-1").split())
+        marks = known & frozenset((data or b"").decode("latin-1").split())
         if name in uses:
-            when_ns = uses[name].written_ns
+            when_ns = min(uses[name].written_ns, now_ns)
             used_ns.update((one, max(when_ns, used_ns.get(one, 0))) for one in marks)
         elif marks:
             pins[name.removeprefix(PINS)] = marks

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from secrets import token_hex
-from threading import Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from gpucache.remote.connections import basic, proxy_of
 
 _PIECE_BYTES = 1 << 16
+_AT_ONCE = 256
+"""How many connections are served at a time; those of other users of the machine end soon."""
 _ENDS = (OSError, ValueError)
 """The errors of connections, and of a client that is none of ours."""
 
@@ -46,6 +48,7 @@ class Relay:
         self._allowed = self._left = Bytes(0, 0)
         self.failure: OSError | None = None
         """The last failure since ``allowing``: of a connection, or for more bytes than were allowed."""
+        self._free = BoundedSemaphore(_AT_ONCE)
         Thread(target=self._accept, daemon=True).start()
 
     @contextmanager
@@ -83,17 +86,21 @@ class Relay:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                self._free.acquire()
                 Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         """In a thread: pass the requests of a connection on, all of which are for one server."""
         with client, client.makefile("rb") as requests, ExitStack() as opened, suppress(*_ENDS):
+            opened.callback(self._free.release)
+            client.settimeout(self._connect_s)
             server: socket.socket | None = None
             while line := requests.readline(_PIECE_BYTES):
                 method, target, version = line.decode("ascii").split()
                 fields = list(iter(partial(requests.readline, _PIECE_BYTES), b"\r\n"))
                 if self._secret not in fields:
                     return
+                client.settimeout(None)
                 fields.remove(self._secret)
                 tunnel = method == "CONNECT"
                 url = urlsplit(f"https://{target}" if tunnel else target)

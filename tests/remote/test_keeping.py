@@ -54,10 +54,11 @@ def test_evict_by_age_goes_by_what_pulls_note(fleet: Fleet) -> None:
     [use] = (fleet.store / "uses").iterdir()
     assert fleet.gpucache("reader", "pull", fleet.store, **fleet.trusting()).returncode == 0
     assert [use] == list((fleet.store / "uses").iterdir())  # those of a day write it together
+    marks = use.read_text().split()
     used_s = time.time() - 60 * _DAY_S
     os.utime(use, (used_s, used_s))
     store = open_objects(str(fleet.store))
-    assert {when // 10**9 for when in read_keeping(store).used_ns.values()} == {int(used_s)}
+    assert {when // 10**9 for when in read_keeping(store, frozenset(marks)).used_ns.values()} == {int(used_s)}
     for days, left in ((90, 2), (30, 1)):  # one is pinned
         assert fleet.gpucache("any", "evict", fleet.store, "--older-than", f"{days}d").returncode == 0
         assert len(_programs(fleet)) == left
@@ -82,9 +83,22 @@ def test_uses_of_long_ago_go_with_an_eviction(fleet: Fleet) -> None:
         note_use(store, [f"{number:032x}"])
     old, new = sorted((fleet.store / "uses").iterdir())
     os.utime(old, (1e9, 1e9))
-    assert len(read_keeping(store).outdated) == 1
+    assert len(read_keeping(store, frozenset()).outdated) == 1
     fleet.gpucache("any", "evict", fleet.store, "--program", _NAMES["two"])
     assert list((fleet.store / "uses").iterdir()) == [new]
+
+
+def test_a_clock_that_is_ahead_makes_no_use_old(tmp_path: Path) -> None:
+    """Neither that of a machine that pulls, nor its file system's."""
+    store = open_objects(str(tmp_path / "store"))
+    for number in range(2):
+        note_use(store, [f"{number:032x}"])
+    ahead, _ = sorted((tmp_path / "store" / "uses").iterdir())
+    later_s = time.time() + 1000 * _DAY_S
+    os.utime(ahead, (later_s, later_s))
+    found = read_keeping(store, frozenset(f"{number:032x}" for number in range(2)))
+    assert found.outdated == () and len(found.used_ns) == 2
+    assert max(found.used_ns.values()) <= time.time_ns()
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\n\n \x00", b"x" * 100])
@@ -93,7 +107,7 @@ def test_any_bytes_may_be_in_a_pin(tmp_path: Path, data: bytes) -> None:
     store = open_objects(str(tmp_path / "store"))
     pin(store, "a", ["b" * 32])
     (tmp_path / "store" / "pins" / "a").write_bytes(data)
-    assert not read_keeping(store).pinned("b" * 32)
+    assert not read_keeping(store, frozenset(["b" * 32])).pinned("b" * 32)
 
 
 def test_rows_stay_with_their_entries() -> None:
