@@ -90,7 +90,7 @@ def push(
             yield from sending.send(store, some)
             if more and sending.done:
                 yield from sending.catalogued(store)
-                finish_catalogue(store, key.public.id)
+                finish_catalogue(store, key)
                 store.finish()
     except (KeyboardInterrupt, RemoteError) as error:  # the sent entries are kept
         stopped = error
@@ -98,7 +98,7 @@ def push(
     if sending.done:
         yield from sending.catalogued(store)
     if sending.wrote:
-        finish_catalogue(store, key.public.id)
+        finish_catalogue(store, key)
     if sweep(store, lambda: read_catalogue(store, believed).named) or sending.wrote:
         store.finish()
     if stopped:
@@ -283,7 +283,7 @@ class _Sending:
     def catalogued(self, store: Objects) -> Iterator[Outcome]:
         """Name the entries that arrived in a catalogue; their outcomes, once the store has them for sure."""
         done, self.done, self.wrote = self.done, [], True
-        names = write_catalogue(store, (one.record for one in done))
+        names = write_catalogue(store, (one.record for one in done), self._key)
         lost = lacking(store, (one.record for one in done), names)
         for sent in done:
             objects = dict(objects_of(sent.record))

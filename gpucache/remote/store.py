@@ -282,8 +282,9 @@ class RemoteStore:
         self._sent = []
         if objects.served:
             sign(objects)
-            write_catalogue(objects, sent)
-            finish_catalogue(objects, self._key(objects).public.id)
+            key = self._key(objects)
+            write_catalogue(objects, sent, key)
+            finish_catalogue(objects, key)
 
     def _key(self, objects: Objects) -> SigningKey:
         key, made = signing_key(self._signing_key, make=is_folder(objects))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gpucache.answers.console import show
 from gpucache.answers.transfer import PullSummary, Unsound
@@ -19,6 +20,7 @@ from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.remote import catalogue as catalogues
+from gpucache.remote import signing
 from gpucache.remote.catalogue import finish_catalogue, read_catalogue
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import push
@@ -42,6 +44,7 @@ def _lines(fleet: Fleet) -> list[Signed]:
         parse_line(line)
         for path in (fleet.place / "store" / "catalogues").iterdir()
         for line in path.read_bytes().splitlines()
+        if not line.startswith(b'{"seal')
     ]
 
 
@@ -65,6 +68,40 @@ def test_a_forged_line_of_the_same_entry_hides_nothing(fleet: Fleet, system: str
     finish_catalogue(fleet.store)
     assert len(read_catalogue(fleet.store, fleet.trusted).names) == 1
     assert _results(fleet.pull(fleet.cache("c", system), trusted=fleet.trusted)) == ["pulled"] * 3
+
+
+def test_a_seal_saves_the_check_of_each_signature(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for the catalogue, however many records it has."""
+    fleet.push(fleet.make("a", "cupy", 30), key=fleet.key)
+    checked: list[bytes] = []
+    make = Ed25519PublicKey.from_public_bytes
+
+    def counted(raw: bytes) -> Ed25519PublicKey:
+        checked.append(raw)
+        return make(raw)
+
+    monkeypatch.setattr(Ed25519PublicKey, "from_public_bytes", staticmethod(counted))
+    monkeypatch.setattr(signing, "_verified", set())
+    assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)) == ["pulled"] * 30
+    assert len(checked) == 1
+
+
+def test_a_seal_vouches_for_no_forged_line(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither if somebody adds one to a sealed catalogue, nor if its signer merges it with sound ones."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    [path] = (fleet.place / "store" / "catalogues").iterdir()
+    *lines, seal = path.read_bytes().splitlines(keepends=True)
+    forged = _junk(parse_line(lines[0]), program="forged", made_ns=1 << 62)
+    _catalogued(fleet, forged, *lines, seal)
+    _catalogued(fleet, forged, seal)
+    for merged in (False, True):
+        if merged:
+            monkeypatch.setattr(catalogues, "_MANY", 1)
+            finish_catalogue(fleet.store, fleet.key)
+        monkeypatch.setattr(signing, "_verified", set())
+        found = read_catalogue(fleet.store, fleet.trusted)
+        programs = {one.record.program for one in found.records.values() if one.is_believed(fleet.trusted)}
+        assert "forged" not in programs and len(found.records) == 4
 
 
 @every_system

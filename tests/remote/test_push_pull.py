@@ -208,7 +208,7 @@ def test_a_push_that_goes_on_sees_what_others_sent(
 
 def _records(path: Path) -> list[bytes]:
     lines = path.read_bytes().splitlines(keepends=True)
-    return lines if path.parent.name == "catalogues" else lines[:1]
+    return lines[:-1] if path.parent.name == "catalogues" else lines[:1]  # the last one is a seal
 
 
 def test_a_poisoned_pickle_is_not_sent_and_a_sound_one_is_pulled(fleet: Fleet) -> None:
