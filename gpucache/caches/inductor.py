@@ -158,9 +158,11 @@ class Inductor(InductorPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, detail)
 
     def _judged(self, name: str, data: bytes) -> Iterator[Problem]:
-        if _digits(data) != name:
+        wrong = pickles.problem(data, NAMES)
+        untrusted = wrong is not None and wrong.kind is FindingKind.UNTRUSTED  # it is loaded under any name
+        if _digits(data) != name and not untrusted:
             yield self._damage(name, data)
-        elif wrong := pickles.problem(data, NAMES):
+        elif wrong:
             end = _LOADS if wrong.kind is FindingKind.UNTRUSTED else _WARNS
             yield Problem(wrong.kind, f"{name[:12]} {wrong.detail}; TorchInductor {end}")
 

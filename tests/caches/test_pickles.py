@@ -119,6 +119,7 @@ def _version(root: Path) -> None:
     [
         ("inductor", lambda root: inductor.put(root, data=pickle.dumps(_Evil()))),
         ("inductor", lambda root: inductor.put(root, data=pickle.dumps(_Evil()), kind="aotautograd")),
+        ("inductor", lambda root: inductor.put(root).write_bytes(pickle.dumps(_Evil()))),
         ("pytools", _row),
         ("tinygrad", _row_of_tinygrad),
         ("numba", _version),

@@ -144,7 +144,10 @@ OPENVINO = Owner(
     "openvino", "openvino",
     """
 import os, numpy as np, openvino
-from openvino import opset13 as op
+try:
+    from openvino import opset13 as op
+except ImportError:  # before 2025
+    from openvino.runtime import opset13 as op
 core = openvino.Core()
 core.set_property({"CACHE_DIR": os.environ["CACHE"]})
 for factor in (2, 3):
@@ -203,7 +206,7 @@ TRITON = Owner(
     + """
 source = ASTSource(scale, {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {(2,): 64})
 made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
-assert made.asm["cubin"] and made.asm["ptx"]
+assert made.asm["cubin"]
 """,
     {"TRITON_CACHE_DIR": "{home}/cache"},
 )  # fmt: skip
