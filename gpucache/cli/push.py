@@ -15,11 +15,11 @@ from gpucache.caches.registry import ALL
 from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PIN, EntryName, PathName, flag, valued
-from gpucache.cli.running import FOLLOWED
 from gpucache.cli.stores import refuse_stores, store_options
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
 from gpucache.errors import RemoteError, UsageError
+from gpucache.serve.environment import FOLLOWED
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed

@@ -13,7 +13,7 @@ import os
 
 from gpucache.native.locate import BUILT, find
 from gpucache.serve.command import Adopted, Plain, await_command, end_by
-from gpucache.serve.environment import TIMEOUT, Libraries, probe_s, step_s
+from gpucache.serve.environment import FOLLOWED, TIMEOUT, Libraries, probe_s, step_s
 from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 
-FOLLOWED = "GPUCACHE_FOLLOWED"
-"""The process with which a push that follows it ends, and the descriptor that it closes when it is ready."""
 _REST_S = 60.0
 """How long the end of a command waits until its last entries are sent, and its start for the push."""
 

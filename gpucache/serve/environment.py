@@ -14,6 +14,8 @@ ROOTS = "GPUCACHE_RUN_ROOTS"
 FILTERS = "GPUCACHE_RUN_FILTERS"
 """The mode and the number of this process's filters of system calls, of which a program may have more."""
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
+FOLLOWED = "GPUCACHE_FOLLOWED"
+"""The process with which a push beside it ends, and the descriptor that the push closes when it is ready."""
 REQUIRE = "GPUCACHE_REQUIRE"
 _USUAL_MS = 5_000
 _LONGEST_MS = 600_000
