@@ -1,7 +1,7 @@
 """The manifest: ``gpucache.toml`` read into programs with everything a build needs.
 
-Owns the manifest's grammar: ``FIELDS`` names every field, and the manual page is made from it. Reads the
-manifest and the sources it names; knows nothing of devices.
+Owns the manifest's grammar: ``FIELDS`` names every field. Reads the manifest and the sources it names; knows
+nothing of devices.
 """
 
 import fnmatch
@@ -37,100 +37,10 @@ _MAX_PARTS = 100
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a manifest's tables, for people."""
-
-    name: str
-    example: str
-    """A value in TOML."""
-    meaning: str
-    shared: bool = True
-    """Whether ``[defaults]`` may contain it, too."""
-
-
-FIELDS = (
-    Field(
-        "source",
-        '"kernels/*.cl"',
-        "A file, or a pattern of files in which ** matches any directories. Files that end in .cl are OpenCL "
-        "C, files that end in .spv are SPIR-V, files that end in .cu are CUDA C++, and in .hip HIP C++. The "
-        "only field that every program needs.",
-        shared=False,
-    ),
-    Field(
-        "name",
-        '"saxpy"',
-        "The program's name in all output. Without it, its path from the manifest's directory. "
-        "A pattern that fits several files cannot have one.",
-        shared=False,
-    ),
-    Field(
-        "targets",
-        '["cuda:sm_90", "opencl:pocl"]',
-        "The targets to build for, as gpucache devices names them. Without them, every device of the "
-        "program's language on this machine; targets of another language are skipped. A program's targets "
-        "replace the defaults, and --target replaces both.",
-    ),
-    Field(
-        "options",
-        '["-cl-fast-relaxed-math"]',
-        "Build options as the compiler takes them, in their order. The defaults come first.",
-    ),
-    Field(
-        "defines",
-        "{ N = 4, FAST = true }",
-        "Macros: text, a number, or true and false for 1 and 0; empty text defines a macro without a value. "
-        "A program's own value wins over the default.",
-    ),
-    Field(
-        "variants",
-        '{ T = ["float", "double"], BLOCK = [64, 128] }',
-        "Macros with several values each. Every combination is built; there may be at most "
-        f"{_MAX_VARIANTS} of them.",
-        shared=False,
-    ),
-    Field(
-        "include",
-        '["include"]',
-        "Directories to search for headers, in their order, after the source's own directory, which is "
-        "always searched. The defaults come last.",
-    ),
-    Field(
-        "headers",
-        '["include/generated.h"]',
-        "Headers that the source reaches through a macro, as in #include HEADER, where their names cannot be "
-        "read from the text.",
-    ),
-    Field(
-        "local_sizes",
-        "[[64], [16, 16]]",
-        "Local sizes that the program's kernels are launched with, one to three numbers each. They matter to "
-        "compilers that build late, such as PoCL. A program's sizes replace the defaults.",
-    ),
-    Field(
-        "checks",
-        '"async"',
-        "How the checks are compiled that kernels make with gpucache/check.h: none, sync (the host looks "
-        "after every launch) or async (it looks on request). --checks replaces it.",
-    ),
-    Field(
-        "spec_constants",
-        '{ 3 = "u32:64" }',
-        "Specialization constants of a SPIR-V module by their numbers, with the types and values that the "
-        "program sets: u8 to u64, i8 to i64, f16 to f64, or bool.",
-        shared=False,
-    ),
-    Field(
-        "name_expressions",
-        '["scale<float>"]',
-        "Instances of C++ templates, and other C++ names, that the program requests by this spelling.",
-        shared=False,
-    ),
-)
-"""Every field, in the order in which people need them."""
-_OWN = frozenset(field.name for field in FIELDS)
-_SHARED = frozenset(field.name for field in FIELDS if field.shared)
+_SHARED = frozenset(["targets", "options", "defines", "include", "headers", "local_sizes", "checks"])
+"""The fields that ``[defaults]`` may contain, too."""
+FIELDS = _SHARED | frozenset(["source", "name", "variants", "spec_constants", "name_expressions"])
+"""Every field; the page of gpucache-manifest(5) tells what each means."""
 
 
 class ProgramSpec(NamedTuple):
@@ -236,7 +146,7 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
 
 
 def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
-    _refuse_unknown(table, _OWN)
+    _refuse_unknown(table, FIELDS)
     try:
         paths = _sources(table)
     except UnreadSourceError as error:

@@ -7,8 +7,8 @@ Owns their places in a checkout. They contain no date, no path of this machine a
 
 The manual pages are of commands (section 1), of a manifest and the documents of ``--json`` (5), and of topics
 (7); their sentences are in ``pages/``. Must not repeat facts from elsewhere: names, options and help are read
-from the Click tree, examples from ``usage``, exit codes from the group, fields from the manifest's grammar,
-keys from the types of outcomes, places of caches from the registry.
+from the Click tree, examples from ``usage``, exit codes from the group, keys from the types of outcomes,
+places of caches from the registry.
 """
 
 import inspect
@@ -35,7 +35,6 @@ from gpucache.cli.usage import EXAMPLES, Example
 from gpucache.errors import ExitCode
 from gpucache.host.file_stamps import FUNCTIONS_OF_FILES
 from gpucache.host.scratch import MARK
-from gpucache.manifest import FIELDS
 from gpucache.serve.command import PASSED_ON
 from gpucache.serve.environment import ROOM, ROOM_BYTES
 from gpucache.serve.listening import PATH_BYTES_CAP
@@ -176,7 +175,7 @@ def texts(context: click.Context) -> dict[str, str]:
     tree = list(_tree(context))
     every = [*((page_name(one), 1) for one in tree), *OTHERS]
     found = {f"{page_name(one)}.1": _page(one, every) for one in tree}
-    others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
+    others = {f"{MANIFEST}.5": manual.page(MANIFEST, 5, "manifest"), f"{JSON}.5": _json()}
     made = {
         "systems": manual.listing((name, described(name)) for name in SYSTEMS),
         "moving": manual.listing((name, moves(name)) for name in SYSTEMS),
@@ -292,14 +291,6 @@ def _surroundings(context: click.Context) -> Iterator[str]:
 
 def _paragraphs(command: click.Command) -> list[str]:
     return [" ".join(text.split()) for text in inspect.cleandoc(command.help or "").split("\n\n")]
-
-
-def _manifest() -> Iterator[str]:
-    fields = (
-        (f"{one.name} = {one.example}", one.meaning + ("" if one.shared else " In [[program]] alone."))
-        for one in FIELDS
-    )
-    return manual.page(MANIFEST, 5, "manifest", fields=manual.listing(fields))
 
 
 def _json() -> Iterator[str]:

@@ -184,7 +184,7 @@ def test_every_command_has_a_page_with_every_section() -> None:
 def test_the_page_of_the_manifest_tells_every_field() -> None:
     """The terms of the page are the fields of a manifest."""
     terms = re.findall(r"^\.TP\n\\fB(\w+)", PAGES["gpucache-manifest.5"], re.MULTILINE)
-    assert terms == [field.name for field in manifest.FIELDS]
+    assert {*terms} == manifest.FIELDS and len(terms) == len(manifest.FIELDS)
 
 
 def test_every_page_is_installed() -> None:
@@ -271,7 +271,7 @@ def test_the_documented_variables_are_the_ones_read() -> None:
     clients = "".join(path.read_text(encoding="utf-8") for path in (TOP / "gpucache/native").glob("*.[ch]"))
     of_server = {"GPUCACHE_OWNER_UID", "GPUCACHE_RECORD_KERNELS", "GPUCACHE_FOLLOWED"}
     of_programs = {"GPUCACHE_DISABLE", "GPUCACHE_LOG", "GPUCACHE_READ_ONLY", "GPUCACHE_REQUIRE"}
-    of_programs |= {"GPUCACHE_DIR", "GPUCACHE_SYSTEM_DIRS"}
+    of_programs |= {"GPUCACHE_DIR", "GPUCACHE_FILE", "GPUCACHE_SYSTEM_DIRS"}
     assert set(re.findall(r'"(GPUCACHE_[A-Z_]+)"', clients)) == of_run - of_server | of_programs
     assert named - macros == {*documented, *of_run}
 
