@@ -146,15 +146,15 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
         noted = frozenset() if opencl.made is None else opencl.made.noted
         if noted and build_noted(settings, noted)[2]:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
-        outcomes, kinds = [], set()
+        outcomes, backends = [], set()
         with made.writing():
-            for kind, outcome in questions.export(made.stores):
+            for outcome in questions.export(made.stores):
                 if outcome is not None:
                     outcomes.append(outcome)
                 if outcome is None or outcome.result is LayerResult.EXPORTED:
-                    kinds.add(kind)
+                    backends.add("opencl" if outcome is None else outcome.target.partition(":")[0])
             # A command without stored builds makes no new layer, as it would serve no program.
-            answers, size = made.finish(sorted(kinds)) if kinds or made.exists else (0, 0)
+            answers, size = made.finish(sorted(backends)) if backends or made.exists else (0, 0)
     finally:
         remove_empty(new)
     if questions.too_many:

@@ -19,7 +19,6 @@ from gpucache.host import os_errors
 from gpucache.native.build import SHIMS, file_name
 from gpucache.native.locate import locate
 from gpucache.serve.environment import AUDIT, LAYERS, TUNABLES, with_room
-from gpucache.serve.wire import Kind
 from gpucache.store import layout
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.layout import ENVIRONMENT, LIBRARIES
@@ -27,9 +26,11 @@ from gpucache.store.layout import ENVIRONMENT, LIBRARIES
 VARIABLE = "GPUCACHE_LAYER"
 _FOLDER_MODE, _FILE_MODE, _LIBRARY_MODE = 0o755, 0o644, 0o755
 _NEEDED = {
-    **dict.fromkeys((Kind.BUILD, Kind.PART, Kind.LINK), ("opencl_layer",)),
-    Kind.COMPILE: ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS)),
+    "opencl": ("opencl_layer",),
+    "cuda": ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS if name == "nvrtc")),
+    "hip": ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS if name != "nvrtc")),
 }
+"""The libraries that serve the programs of a backend."""
 _LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
 """The variables by which programs come to load a library."""
 # Docker takes a line as it is, and systemd and shells read signs in it; ':' ends a path in a list.
@@ -88,15 +89,15 @@ class Layer:
         except OSError as error:
             raise os_errors.unwritable(self.folder, error, "name another directory") from None
 
-    def finish(self, kinds: Iterable[Kind]) -> tuple[int, int]:
-        """Write the libraries for some kinds of questions, and the environment, below ``writing``.
+    def finish(self, backends: Iterable[str]) -> tuple[int, int]:
+        """Write the libraries for the programs of some backends, and the environment, below ``writing``.
 
         Returns the number of answers, and the size of all entries and rows.
         """
         lib = self.folder / LIBRARIES
         lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         lib.chmod(_FOLDER_MODE)
-        there = [library for kind in kinds for library in _NEEDED[kind]]
+        there = [library for backend in backends for library in _NEEDED[backend]]
         there += [name for names in _NEEDED.values() for name in names if (lib / file_name(name)).is_file()]
         for name in dict.fromkeys(there):
             source = locate(name)

@@ -57,7 +57,7 @@ class Questions:
             for kind, handler in handlers.items()
         }
 
-    def export(self, into: Stores) -> Iterator[tuple[Kind, Layered | None]]:
+    def export(self, into: Stores) -> Iterator[Layered | None]:
         """Put the entries and rows of all questions into a root, and return the outcome of each.
 
         A part has a row alone, and no outcome. Raises OSError, CacheUnusableError.
@@ -66,7 +66,7 @@ class Questions:
             self._devices.begin()
         both = into._replace(systems=tuple(self._stores.on_disk()))
         for (kind, question), asked in self._asked.items():
-            yield kind, self._export(self._compilers[kind], question, asked, both)
+            yield self._export(self._compilers[kind], question, asked, both)
 
     def keep_rows(self) -> None:
         """Have the user's root answer every question that is a hit, wherever it will be used."""

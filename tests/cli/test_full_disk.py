@@ -12,7 +12,6 @@ from gpucache.native.locate import locate
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
 from gpucache.serve.exported_layer import Layer
-from gpucache.serve.wire import Kind
 from tests.recording.builds import ONE
 
 WHY = "(No space left on device); make room on its disk"
@@ -59,7 +58,7 @@ def test_a_layer_on_a_full_disk_is_not_begun(
     monkeypatch.setattr(Layer, "_put", some)
     layer = Layer(full_disk / "layer")
     with pytest.raises(SystemRefusedError) as raised, layer.writing():
-        layer.finish([Kind.BUILD])
+        layer.finish(["opencl"])
     assert str(raised.value) == f"{full_disk}/layer cannot be written {WHY}"
     monkeypatch.undo()
     (full_disk / "filler").unlink()
@@ -67,4 +66,4 @@ def test_a_layer_on_a_full_disk_is_not_begun(
     layer = Layer(full_disk / "layer")
     assert not layer.exists
     with layer.writing():
-        assert layer.finish([Kind.BUILD])[0] == 0
+        assert layer.finish(["opencl"])[0] == 0

@@ -14,7 +14,6 @@ import pytest
 
 from gpucache.backends.installation import read_library
 from gpucache.serve.exported_layer import Layer
-from gpucache.serve.wire import Kind
 from tests.children import run_text
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl
@@ -478,7 +477,7 @@ def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
         with layer.writing():
             assert layer.stores.user is not None
             layer.stores.user.rows.put("0" * 16, b"")
-            layer.finish([Kind.BUILD])
+            layer.finish(["opencl"])
     finally:
         os.umask(before)
     paths = [path for path in tmp_path.rglob("*") if path.parent.name != "tmp"]
@@ -495,7 +494,7 @@ def test_an_export_that_stores_nothing_leaves_what_another_wrote(tmp_path: Path)
     with first.writing():
         assert first.stores.user is not None
         first.stores.user.rows.put("0" * 16, b"")
-        first.finish([Kind.BUILD])
+        first.finish(["opencl"])
     before = _contents(tmp_path)
     with second.writing():
         assert second.exists

@@ -206,3 +206,17 @@ def test_a_helper_that_is_missing_is_no_matter(rtc: Path, run: Run, tmp_path: Pa
     """The program then compiles in its own process, and hits there what a helper compiled."""
     run(rtc, "gfx90a", 0, 1, rtc)
     assert run(rtc, "gfx90a", 0, 1, tmp_path / "missing")[1] == 1
+
+
+def test_a_layer_serves_it_without_gpucache(
+    rtc: Path, gpucache: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    """A layer has the libraries for hipRTC alone, and answers each program that asks the same."""
+    layer, words = tmp_path / "layer", (rtc, "gfx90a", 0, 1, rtc)
+    plain = gpucache(*words).stdout
+    assert gpucache(sys.executable, "-m", "gpucache", "export", "layer", layer, "--", *words).stdout == plain
+    lines = (layer / "gpucache.env").read_text().splitlines()
+    served = gpucache(*words, **dict(line.split("=", 1) for line in lines), GPUCACHE_LAYER_TELL="1")
+    assert served.stdout == plain
+    assert "hit: rocfft_rtc.hip for hip:gfx90a" in served.stderr
+    assert not [*layer.rglob("libgpucache_nvrtc_1*")]
