@@ -365,7 +365,7 @@ LINES: Mapping[str, int] = {
     "native": 6_465,
     "answers": 5_820,
     "cli": 6_180,
-    "remote": 4_830,
+    "remote": 4_820,
     "serve": 4_530,
     "store": 3_490,
     "backends": 3_780,

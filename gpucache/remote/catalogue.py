@@ -8,11 +8,11 @@ read by its index, which names the catalogues and is not signed, as records are.
 the names of files' objects. Must not know caches.
 """
 
+import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, NamedTuple
-from uuid import uuid4
 
 import msgspec
 
@@ -270,7 +270,7 @@ def write_catalogue(store: Objects, records: Iterable[Signed], key: SigningKey |
     ours = [one for one in records if key and one.signer == key.public.id]
     if key and ours and all(one.is_believed(TrustedKeys({key.public.id: key.public})) for one in ours):
         groups = (_sealed(data, key) for data in groups)
-    made = {f"{FOLDER}{sha256(data).hexdigest()}-{uuid4().hex[:16]}": data for data in groups}
+    made = {f"{FOLDER}{sha256(data).hexdigest()}-{os.urandom(8).hex()}": data for data in groups}
     list(store.create(made.items()))
     return set(made)
 

@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
-from uuid import uuid4
 
 from gpucache.errors import RemoteError
 from gpucache.folders import Folder
@@ -192,7 +191,7 @@ class FolderObjects:
     def _written(self, root: Folder, data: bytes) -> Iterator[tuple[Folder, str, BinaryIO]]:
         """A temporary file with some bytes, not synced yet, and its directory and name; gone afterwards."""
         with root.make(_TEMPORARY, self._mode(root, 0o777)) as temporary:
-            partial = f"{os.getpid()}-{uuid4().hex}"
+            partial = f"{os.getpid()}-{os.urandom(16).hex()}"
             try:
                 mode = self._mode(root, 0o666)
                 fd = temporary.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, mode)

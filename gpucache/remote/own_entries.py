@@ -7,8 +7,7 @@ portable form. Must not know stores or roots.
 import re
 from hashlib import sha256
 
-from gpucache.caches.portable import MOST_BYTES, OWN_MODE, PortableEntry, own_name
-from gpucache.caches.portable import of_own as portable
+from gpucache.caches.portable import OWN_MODE, PortableEntry, own_name
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
@@ -17,10 +16,6 @@ from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
 from gpucache.remote.signing import UNSIGNED, TrustedKeys
 from gpucache.store.layout import entry_folder
 
-__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "object_name", "object_of", "portable"]
-
-MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
-"""The largest object."""
 FOLDER = "entries/"
 """The beginning of the names of all such objects."""
 _NO_SIGNER = "unsigned"

@@ -8,10 +8,10 @@ several runs at once none removes what a push has reported, however late one of 
 push has signed as one of gpucache loses objects. Must not know which names records have.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import NamedTuple
-from uuid import uuid4
 
 from gpucache.errors import RemoteError
 from gpucache.remote.objects import Objects, batches, is_removable, read_sized
@@ -104,7 +104,7 @@ def sweep(store: Objects, named: Callable[[], Container[str]]) -> bool:
     for name, one in found.items():
         if now_ns - one.written_ns < _HOUR_NS:
             continue
-        taken = f"{FOLDER}{uuid4().hex}{_TAKEN}"
+        taken = f"{FOLDER}{os.urandom(16).hex()}{_TAKEN}"
         list(store.create([(taken, "\n".join(sorted(one.names)).encode())]))
         until, keep = time.monotonic() + _TURN_S, named()
         for group in batches((each for each in sorted(one.names) if each not in keep), 1000):
@@ -117,7 +117,7 @@ def sweep(store: Objects, named: Callable[[], Container[str]]) -> bool:
 
 def _write(store: Objects, names: Collection[str]) -> int:
     """Write a new mark, which stays if it has names; returns its date by the store."""
-    name = f"{FOLDER}{uuid4().hex}"
+    name = f"{FOLDER}{os.urandom(16).hex()}"
     list(store.create([(name, "\n".join(sorted(names)).encode())]))
     written_ns = next((one.written_ns for one in store.listed(FOLDER) if one.name == name), 0)
     if not names:

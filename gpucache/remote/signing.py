@@ -16,7 +16,6 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
 
 from gpucache.errors import UsageError
 from gpucache.host import os_errors
@@ -130,7 +129,7 @@ def make_pair(path: Path) -> PublicKey:
     public, secret = new_key(_name_of(path))
     both = secret.private_bytes_raw() + public.raw
     made: list[Path] = []
-    partial = path.with_name(f".{path.name}-{uuid4().hex}")
+    partial = path.with_name(f".{path.name}-{os.urandom(16).hex()}")
     try:
         for place, raw, mode in ((path, both, 0o600), (_public_file(path), public.raw, 0o644)):
             with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

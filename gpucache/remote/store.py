@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.caches.portable import of_own
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host.deadlines import within
 from gpucache.model import CacheKey, Entry
@@ -266,7 +267,7 @@ class RemoteStore:
         key = self._key(objects)
         records, data_of, files = dict[str, Signed](), dict[str, bytes](), dict[str, File]()
         for entry in entries:
-            packed = own_entries.portable(entry.key, entry.head, encode(entry))
+            packed = of_own(entry.key, entry.head, encode(entry))
             record = signed(record_of(packed), key)
             name, data = own_entries.object_of(record, packed)
             records[name], data_of[name], files[name] = record, data, own_entries.file_of(record)

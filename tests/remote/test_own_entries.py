@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.portable import PortableEntry, PortableFile
+from gpucache.caches.portable import PortableEntry, PortableFile, of_own
 from gpucache.errors import FormatError
 from gpucache.keys import cache_key
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.remote.own_entries import decode, object_name, object_of, portable
+from gpucache.remote.own_entries import decode, object_name, object_of
 from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import SigningKey, load_signing_key, make_pair, read_trusted
 from gpucache.store.directory import DirectoryStore
@@ -51,7 +51,7 @@ def _made(tmp_path: Path) -> Made:
     key = load_signing_key(tmp_path / "mine")
     entry = made_entry()
     file = encode_file(entry)
-    return Made(entry, file, key, *encode(portable(entry.key, entry.head, file), key))
+    return Made(entry, file, key, *encode(of_own(entry.key, entry.head, file), key))
 
 
 def test_an_object_comes_back_as_the_bytes_of_the_file(made: Made) -> None:
@@ -59,7 +59,7 @@ def test_an_object_comes_back_as_the_bytes_of_the_file(made: Made) -> None:
     found, file = made.decoded(made.data)
     assert file == made.file
     assert made.name == object_name(made.entry.key, made.key.public.id)
-    assert found.record == record_of(portable(made.entry.key, made.entry.head, file))
+    assert found.record == record_of(of_own(made.entry.key, made.entry.head, file))
 
 
 def test_each_changed_byte_and_each_truncation_of_an_object_is_refused(made: Made) -> None:
@@ -76,7 +76,7 @@ def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong
     """A validly signed record of another entry, system or file is refused."""
     make_pair(tmp_path / "other")
     other = load_signing_key(tmp_path / "other")
-    entry = portable(made.entry.key, made.entry.head, made.file)
+    entry = of_own(made.entry.key, made.entry.head, made.file)
     [file] = entry.files
     changes = {
         "key": entry._replace(key=made_entry("-O2").key.hex),

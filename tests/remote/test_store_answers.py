@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.portable import of_own
 from gpucache.errors import RemoteError
 from gpucache.model import CacheKey, Entry
 from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.folder import FolderObjects
-from gpucache.remote.own_entries import object_name, portable
+from gpucache.remote.own_entries import object_name
 from gpucache.remote.records import record_of, signed
 from gpucache.remote.signing import load_signing_key, read_trusted
 from gpucache.remote.store import RemoteStore
@@ -52,7 +53,7 @@ def _put(fleet: Fleet, entry: Entry, data: bytes | None = None, key: str = "ci")
     """An entry in the store, or other bytes in its place."""
     fleet.key(key)
     name, right = encode(
-        portable(entry.key, entry.head, encode_file(entry)), load_signing_key(fleet.place / key)
+        of_own(entry.key, entry.head, encode_file(entry)), load_signing_key(fleet.place / key)
     )
     path = fleet.store / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,14 +71,14 @@ def test_an_entry_comes_with_the_bytes_of_its_file(fleet: Fleet) -> None:
 
 
 def _of_another_system(fleet: Fleet) -> bytes:
-    entry = portable(_ONE.key, _ONE.head, encode_file(_ONE))._replace(system="triton")
+    entry = of_own(_ONE.key, _ONE.head, encode_file(_ONE))._replace(system="triton")
     key = load_signing_key(fleet.place / "ci")
     return signed(record_of(entry), key).line + entry.files[0].data
 
 
 def _signed(fleet: Fleet, file: bytes) -> bytes:
     """Bytes that a trusted key signed as the entry's."""
-    return encode(portable(_ONE.key, _ONE.head, file), load_signing_key(fleet.place / "ci"))[1]
+    return encode(of_own(_ONE.key, _ONE.head, file), load_signing_key(fleet.place / "ci"))[1]
 
 
 _LIES: dict[str, Callable[[Fleet, bytes], bytes]] = {
