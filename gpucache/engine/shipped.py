@@ -61,7 +61,7 @@ def unread(word: str) -> str:
     try:
         if compiled and not source and not path.is_symlink() and not path.exists():
             return "does not exist; check the path"
-        if compiled or source or not path.suffix or not path.is_file():
+        if compiled or source or path.name == word == path.stem or not path.is_file():
             return ""
     except (OSError, ValueError):
         return ""

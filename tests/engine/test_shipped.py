@@ -149,10 +149,12 @@ def test_a_file_has_to_begin_as_its_name_says(
     assert (found.kind, found.damaged) == (kind, damaged)
 
 
-def test_words_that_are_no_compiled_files_are_told(tmp_path: Path) -> None:
-    """Sources are names of programs, and other words are keys."""
+def test_words_that_are_no_compiled_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources are names of programs, and a word alone is a key."""
     for name in ("notes.txt", "scale.cl", "lib.so", "key"):
         (tmp_path / name).write_text("text", encoding="ascii")
     told = {name: bool(unread(str(tmp_path / name))) for name in ("notes.txt", "scale.cl", "lib.so", "key")}
-    assert told == {"notes.txt": True, "scale.cl": False, "lib.so": False, "key": False}
+    assert told == {"notes.txt": True, "scale.cl": False, "lib.so": False, "key": True}
+    monkeypatch.chdir(tmp_path)
+    assert not unread("key")
     assert unread(str(tmp_path / "gone.so")) and not unread(str(tmp_path / "gone"))
