@@ -11,6 +11,17 @@
 
 #include "constants.h"
 
+/* Make the directory of the journal in a private root that lacks it, as one that was only filled; whether that was
+   possible. */
+static int made_folder(const char *root) {
+    char path[PATH_MAX + 32];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/v1", root);
+    if (lstat(path, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077) return 0;
+    snprintf(path, sizeof path, "%s/v1/journal", root);
+    return !mkdir(path, 0700) || errno == EEXIST;
+}
+
 int journal_hits(const char *root, const char *program, unsigned long long hits, unsigned long long saved_ns) {
     char path[PATH_MAX + 32], line[1024];
     struct stat status;
@@ -19,7 +30,8 @@ int journal_hits(const char *root, const char *program, unsigned long long hits,
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
     if (snprintf(path, sizeof path, "%s/v1/journal/misses.jsonl", root) >= (int)sizeof path) return 0;
     /* Without O_NONBLOCK a FIFO would wait for its other end. */
-    int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, fd = open(path, flags);
+    if (fd < 0 && errno == ENOENT && made_folder(root)) fd = open(path, flags | O_CREAT, 0600);
     if (fd < 0)
         return (errno != ENOENT || access(root, W_OK)) && (errno == EROFS || errno == EACCES || errno == EPERM);
     clock_gettime(CLOCK_REALTIME, &now);

@@ -433,9 +433,9 @@ static int read_notes(void) {
     return 1;
 }
 
-/* Make a private root with an empty journal, as the store does. */
+/* Make a private root, as the store does. */
 static int made_root(const char *root) {
-    static const char *const below[] = {"", "/v1", "/v1/journal"};
+    static const char *const below[] = {"", "/v1"};
     char path[sizeof roots + 16];
     snprintf(path, sizeof path, "%s", root);
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -447,7 +447,7 @@ static int made_root(const char *root) {
         snprintf(path, sizeof path, "%s%s", root, below[each]);
         if (mkdir(path, 0700)) return 0;
     }
-    return made_file(root, TAG_NAME, O_EXCL, TAG_TEXT) && made_file(root, "v1/journal/misses.jsonl", O_EXCL, "");
+    return made_file(root, TAG_NAME, O_EXCL, TAG_TEXT);
 }
 
 static const char *base_of(const char *path) {

@@ -354,3 +354,24 @@ def test_a_damaged_entry_of_an_image_is_compiled(image: Image) -> None:
     data[-1] ^= 1
     entry.write_bytes(data)
     assert image.start(command) == (image.alone(command), False)
+
+
+def test_the_first_hit_in_a_root_that_was_only_filled_is_counted_in_c(
+    gpucache: Call,
+    run_without_python: Callable[..., "subprocess.CompletedProcess[str]"],
+    root: Path,
+    tmp_path: Path,
+) -> None:
+    """It has no journal yet, as after warm or pull; nothing else needs Python there."""
+    command = (sys.executable, PROGRAM, "Intel", "2")
+    for words in (
+        ("record", "-o", tmp_path / "recording", "--", *command),
+        ("warm", "--recording", tmp_path / "recording"),
+    ):
+        assert gpucache(*words).returncode == 0
+    journal = root / "v1" / "journal"
+    shutil.rmtree(journal, ignore_errors=True)
+    done = run_without_python(*command)
+    assert (done.returncode, "1 hit, 0 misses" in done.stderr) == (0, True), done.stderr
+    assert '"hits":1' in (journal / "misses.jsonl").read_text()
+    assert journal.stat().st_mode & 0o777 == 0o700
