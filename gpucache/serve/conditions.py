@@ -161,7 +161,7 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.m
     if call.file_name.stems is not None:
         found.stand_alone(call.file_name.given, call.file_name.kept)
     found.add_closure(prepared, call.rtc.backend, call.environ)
-    found.add_variables(call.rtc.variables, call.environ)
+    found.add_variables(call.rtc.options.VARIABLES, call.environ)
     passed, files = searched(call)
     found.add_compiler(_NVRTC_LIBRARY, str(call.library), list(map(str, files)), call.environ)
     for path in passed:

@@ -9,22 +9,22 @@ stack.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.cuda import nvrtc
-from gpucache.backends.cuda import options as cuda_options
+from gpucache.backends.cuda import options as of_cuda
 from gpucache.backends.hip import BACKEND as HIP
 from gpucache.backends.hip import hiprtc
-from gpucache.backends.hip import options as hip_options
+from gpucache.backends.hip import options as of_hip
 from gpucache.backends.interface import Backend
-from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared, of_kind, prepare
 from gpucache.engine.stores import Stores
 from gpucache.errors import OptionError
@@ -45,41 +45,19 @@ OWN_NAME = "gpucache.cuda"
 
 
 class Library(NamedTuple):
-    """A library with this interface: what differs."""
+    """A library with this interface: what differs. Its two modules have functions of the same names."""
 
     mark: str
     """Before the version in a request."""
     backend: Backend
-    file_name: str
-    """The name of the sources that gpucache's own library compiles."""
-    request_as_asked: Callable[..., BuildRequest]
-    toolchain_at: Callable[[Path, tuple[int, int], Target, str], Toolchain]
-    search: Callable[[Path, tuple[int, int], str], tuple[list[Path], list[Path]]]
-    """The paths where its other libraries are looked for in vain, and its files, itself first."""
-    variables: Variables
+    options: ModuleType
+    compiler: ModuleType
     listed: tuple[str, ...] = ()
     """The directories whose names decide which others are searched for headers."""
 
 
-_NVRTC = Library(
-    "",
-    CUDA,
-    cuda_options.FILE_NAME,
-    cuda_options.request_as_asked,
-    nvrtc.toolchain_at,
-    nvrtc.search,
-    cuda_options.VARIABLES,
-)
-_HIPRTC = Library(
-    "hip ",
-    HIP,
-    hip_options.FILE_NAME,
-    hip_options.request_as_asked,
-    hiprtc.toolchain_at,
-    hiprtc.search,
-    hip_options.VARIABLES,
-    hip_options.LISTED,
-)
+_NVRTC = Library("", CUDA, of_cuda, nvrtc)
+_HIPRTC = Library("hip ", HIP, of_hip, hiprtc, of_hip.LISTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +88,12 @@ class Call:
     @property
     def is_ours(self) -> bool:
         """Whether gpucache's own library calls, which has looked it up already."""
-        return self.file_name.given == self.rtc.file_name
+        return bool(self.file_name.given == self.rtc.options.FILE_NAME)
 
     @property
     def request(self) -> BuildRequest:
         """The request; raises OptionError if its result cannot be cached."""
-        return self.rtc.request_as_asked(
+        made: BuildRequest = self.rtc.options.request_as_asked(
             self.source,
             self.file_name.kept,
             self.options,
@@ -125,6 +103,7 @@ class Call:
             headers=self.headers,
             name_expressions=self.name_expressions,
         )
+        return made
 
 
 class NVRTC(Compiler[Call]):
@@ -222,12 +201,15 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
 def _toolchain(
     rtc: Library, library: Path, version: tuple[int, int], target: Target, library_path: str
 ) -> Toolchain:
-    return rtc.toolchain_at(library, version, target, library_path)
+    found: Toolchain = rtc.compiler.toolchain_at(library, version, target, library_path)
+    return found
 
 
 def searched(call: Call) -> tuple[list[Path], list[Path]]:
     """The paths where libraries of a call's NVRTC are looked for in vain, and its files."""
-    return call.rtc.search(call.library, call.version, call.environ.get(LIBRARY_PATH, ""))
+    library_path = call.environ.get(LIBRARY_PATH, "")
+    found: tuple[list[Path], list[Path]] = call.rtc.compiler.search(call.library, call.version, library_path)
+    return found
 
 
 def _version(text: str) -> tuple[int, int]:
