@@ -99,3 +99,9 @@ kernel void plain(global int *out)
 {
     out[get_global_id(0)] = 7;
 }
+
+kernel void unchecked(GPUCACHE_CHECKED global int *out)
+{
+    GPUCACHE_BEGIN;
+    out[get_global_id(0)] = 3;
+}

@@ -118,6 +118,14 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
             look,
             look,
         )[1:],
+        "unchecked": steps(
+            lambda: on.clear(-1),
+            lambda: on.gather({0: -1}),
+            lambda: on.clear(-1),
+            lambda: on.launch("unchecked", on.out),
+            lambda: on.values(4),
+            look,
+        )[-2:],
     }
 
 

@@ -127,6 +127,14 @@ def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, 
     assert told == ([] if mode == "none" else [expected])
 
 
+def test_a_kernel_without_checks_that_begins_as_one_with_them_leaves_in_async(
+    ran: tuple[str, dict[str, Any]],
+) -> None:
+    """It has nothing to check, and does nothing with what a kernel that failed left."""
+    mode, scenarios = ran
+    assert scenarios["unchecked"][0] == ([-1] * 4 if mode == "async" else [3] * 4)
+
+
 def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     """An out-of-order queue, a kernel without its program, invalid modes and sources are errors."""
     mode, scenarios = ran
