@@ -105,6 +105,7 @@ static int path_of(const struct question *question, const struct condition *one,
         if (!as_text(question->fields[field], library)) return 0;
         if (one->kind == 'O') return snprintf(path, PATH_MAX, "%s", library) > 0; /* it may be a name alone */
         if (seen->field != field) {
+            for (char *at; (at = strstr(library, "/./"));) memmove(at, at + 2, strlen(at + 2) + 1); /* our own spelling */
             uint64_t leads = digest(library, strlen(library), 'R') | 1; /* to itself, as this process has seen */
             if (is_known(leads, 0))
                 strcpy(seen->library, library);

@@ -185,7 +185,7 @@ static void put_texts(struct request *request, const char *const *texts, size_t 
 static int ask(struct program *program, int count, const char *const *options, struct wire_reply *reply) {
     struct texts *headers = &program->headers, *expressions = &program->expressions;
     struct request request = {.room = 10 + headers->count + (size_t)count + expressions->count};
-    char seen[WIRE_FILES_SEEN_SIZE], digits[3][WIRE_NUMBER_SIZE], version[4 + 2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    char digits[3][WIRE_NUMBER_SIZE], version[4 + 2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
     int major = 0, minor = 0;
     wire_begin();
     if (!wire_asks() || CALL(Version, &major, &minor)) return 0;
@@ -194,7 +194,7 @@ static int ask(struct program *program, int count, const char *const *options, s
     request.fields = environment.at ? malloc(request.room * sizeof *request.fields) : NULL;
     if (!request.fields) request.room = 0;
     snprintf(version, sizeof version, "%s%d.%d", IS_HIP ? "hip " : "", major, minor);
-    put(&request, wire_files_seen(seen));
+    put(&request, wire_text(NULL));
     put(&request, wire_text(folder));
     put(&request, environment);
     put(&request, wire_text(version));

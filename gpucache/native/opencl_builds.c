@@ -173,7 +173,7 @@ void tell_other(const char *call, const char *options, cl_program of) {
    or the marks of a link's parts. No root's index knows of parts and links. */
 static bool ask_about(enum wire_kind kind, struct build *build, const char *marks, bool only_server,
                       struct wire_reply *reply) {
-    char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    char count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
     struct wire_bytes environment = wire_environment(), source;
     if (build->program && is_il(build->program))
         source.at = il_of(build->handle, &source.size, &build->constants);
@@ -181,7 +181,7 @@ static bool ask_about(enum wire_kind kind, struct build *build, const char *mark
         source = wire_text(marks ? strdup(marks)
                                  : info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE));
     struct wire_bytes fields[BEFORE_FACTS + MAX_DEVICES * FACTS] = {
-        wire_files_seen(seen),
+        wire_text(NULL),
         wire_text(getcwd(folder, sizeof folder) ? folder : ""),
         environment,
         wire_text(build->options),

@@ -23,6 +23,7 @@
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
+#define FILES_SEEN_SIZE (7 * WIRE_NUMBER_SIZE)
 #define NOTES "notes" /* the file next to the socket; gpucache/serve/listening.py reads it */
 #define FILTERED "filtered\n"
 #define NOTES_CAP (64 << 20)
@@ -244,7 +245,7 @@ static uint32_t request_size(const struct wire_bytes *fields, size_t count) {
     return (uint32_t)size;
 }
 
-int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+int wire_ask(enum wire_kind kind, struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (wire_asks() && has_roots && index_answer(kind, fields, count, reply)) return 1;
     return wire_ask_server(kind, fields, count, reply);
@@ -281,7 +282,55 @@ static int append_note(const char *line, size_t size) {
     return written;
 }
 
-int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+/* The mount that the root directory is on; 0 before Linux 5.8, which does not report it. */
+static uint64_t mount_of_root(void) {
+    uint64_t told[32] = {0}; /* struct statx, which older headers lack */
+    enum { MNT_ID = 0x1000, MNT_ID_AT = 18 };
+#ifdef SYS_statx
+    if (syscall(SYS_statx, AT_FDCWD, "/", 0, MNT_ID, told)) return 0;
+#endif
+    return (uint32_t)told[0] & MNT_ID ? told[MNT_ID_AT] : 0;
+}
+
+/* A number for the files that the thread may read: its user, groups and capabilities; 0 if unknown. */
+static uint64_t rights(void) {
+    static const char *const counted[] = {"Uid:", "Gid:", "Groups:", "CapEff:"};
+    int fd = open_above(AT_FDCWD, "/proc/thread-self/status", 0);
+    FILE *status = fd >= 0 ? fdopen(fd, "r") : NULL;
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t total = 0;
+    while (status && getline(&line, &room, status) > 0)
+        for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+            if (!strncmp(line, counted[i], strlen(counted[i])))
+                for (const unsigned char *at = (unsigned char *)line; *at; at++) total = total * 31 + *at;
+    free(line);
+    if (status)
+        fclose(status);
+    else if (fd >= 0)
+        close(fd);
+    return total;
+}
+
+/* Which files the calling thread can see and read, as in gpucache/host/file_stamps.py; empty if unknown. */
+static struct wire_bytes files_seen(char text[FILES_SEEN_SIZE]) {
+    int kept = errno;
+    struct stat files, users, root;
+    uint64_t total = rights();
+    *text = 0;
+    if (total && !stat("/proc/thread-self/ns/mnt", &files) && !stat("/proc/thread-self/ns/user", &users) &&
+        !stat("/", &root)) {
+        unsigned long long numbers[] = {files.st_dev, files.st_ino, users.st_ino,    root.st_dev,
+                                        root.st_ino,  total,        mount_of_root()};
+        for (size_t i = 0, used = 0; i < sizeof numbers / sizeof *numbers; i++)
+            used += (size_t)snprintf(text + used, FILES_SEEN_SIZE - used, i ? ":%llx" : "%llx", numbers[i]);
+    }
+    errno = kept;
+    return wire_text(text);
+}
+
+int wire_ask_server(enum wire_kind kind, struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    static _Thread_local char seen[FILES_SEEN_SIZE];
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (!wire_asks() || !request_size(fields, count)) return 0;
     if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
@@ -289,6 +338,7 @@ int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t
         append_note(FILTERED, strlen(FILTERED));
         return 0;
     }
+    if (count && !fields->at) *fields = files_seen(seen); /* an index needs none */
     if (!exchange(kind, fields, count, reply)) {
         wire_stop();
         return 0;
@@ -420,50 +470,4 @@ struct wire_bytes wire_environment(void) {
     size_t changed = add_changes(both + now.size, now, loaded);
     changed += add_changes(both + now.size + changed, loaded, now);
     return (struct wire_bytes){both, now.size + changed};
-}
-
-/* The mount that the root directory is on; 0 before Linux 5.8, which does not report it. */
-static uint64_t mount_of_root(void) {
-    uint64_t told[32] = {0}; /* struct statx, which older headers lack */
-    enum { MNT_ID = 0x1000, MNT_ID_AT = 18 };
-#ifdef SYS_statx
-    if (syscall(SYS_statx, AT_FDCWD, "/", 0, MNT_ID, told)) return 0;
-#endif
-    return (uint32_t)told[0] & MNT_ID ? told[MNT_ID_AT] : 0;
-}
-
-/* A number for the files that the thread may read: its user, groups and capabilities; 0 if unknown. */
-static uint64_t rights(void) {
-    static const char *const counted[] = {"Uid:", "Gid:", "Groups:", "CapEff:"};
-    int fd = open_above(AT_FDCWD, "/proc/thread-self/status", 0);
-    FILE *status = fd >= 0 ? fdopen(fd, "r") : NULL;
-    char *line = NULL;
-    size_t room = 0;
-    uint64_t total = 0;
-    while (status && getline(&line, &room, status) > 0)
-        for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
-            if (!strncmp(line, counted[i], strlen(counted[i])))
-                for (const unsigned char *at = (unsigned char *)line; *at; at++) total = total * 31 + *at;
-    free(line);
-    if (status)
-        fclose(status);
-    else if (fd >= 0)
-        close(fd);
-    return total;
-}
-
-struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]) {
-    int kept = errno;
-    struct stat files, users, root;
-    uint64_t total = rights();
-    *text = 0;
-    if (total && !stat("/proc/thread-self/ns/mnt", &files) && !stat("/proc/thread-self/ns/user", &users) &&
-        !stat("/", &root)) {
-        unsigned long long numbers[] = {files.st_dev, files.st_ino, users.st_ino,    root.st_dev,
-                                        root.st_ino,  total,        mount_of_root()};
-        for (size_t i = 0, used = 0; i < sizeof numbers / sizeof *numbers; i++)
-            used += (size_t)snprintf(text + used, WIRE_FILES_SEEN_SIZE - used, i ? ":%llx" : "%llx", numbers[i]);
-    }
-    errno = kept;
-    return wire_text(text);
 }

@@ -18,7 +18,6 @@
 #define WIRE_VERSION 1
 #define WIRE_MAX_BYTES (256u << 20) /* of a frame after its first length */
 #define WIRE_NUMBER_SIZE 24         /* room for any number as text */
-#define WIRE_FILES_SEEN_SIZE (7 * WIRE_NUMBER_SIZE)
 
 enum wire_kind {
     WIRE_BUILD = 1,
@@ -91,12 +90,13 @@ void wire_stop(void);
    wire_ask() confirms it; of a miss its caller does, after the compile, when all libraries of the compiler are loaded. */
 int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token);
 
-/* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy. A reply must be
+/* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy; a first one that is NULL
+   becomes the text of which files this thread sees. A reply must be
    given to wire_done(). A request above the limit is not sent, which is not a failure. */
-int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+int wire_ask(enum wire_kind kind, struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
 /* The same, without a search of the index. */
-int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+int wire_ask_server(enum wire_kind kind, struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
 /* Write a word into the file next to the socket, for which no server has to be started; else send it. */
 void wire_note(const char *word);
@@ -133,8 +133,5 @@ struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
 /* The environment as the program has it now, each variable ended by NUL; to be freed; NULL without memory.
  * For a variable that had another value when this library was loaded NAME@loaded has that one, empty for none. */
 struct wire_bytes wire_environment(void);
-
-/* Which files the calling thread can see and read, as in gpucache/host/file_stamps.py; empty if unknown. */
-struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]);
 
 #endif

@@ -140,6 +140,7 @@ def _opencl(place: Path, effort: Effort) -> Iterator[Comparison]:
         fft = (files("gpucache") / "examples" / "fft.cl").read_text()
         for title, source in (("one kernel", _OPENCL), ("fft.cl", fft)):
             yield _opencl_of(title, source, context, place, effort)
+        yield _opencl_each_once(context, place, effort)
     else:
         yield Comparison("A hit of an OpenCL program", (), {_INTEL: "it is not installed"})
     try:
@@ -191,6 +192,30 @@ def _pocl(context: Any, target: str, place: Path, effort: Effort) -> Comparison:
             name: calls(_warm(partial(launched, program)), effort.calls(20))
             for name, program in programs.items()
         },
+        effort.rounds,
+    )
+
+
+def _opencl_each_once(context: Any, place: Path, effort: Effort) -> Comparison:
+    import pyopencl as cl
+
+    from gpucache.opencl import build_program, flush
+
+    count, kept = 2 if effort.small else _PROGRAMS, str(place / "pyopencl")
+    sources = [_OPENCL.replace("scale", f"scale_{number}") for number in range(count)]
+    sides: dict[str, list[Callable[[], object]]] = {
+        "build_program": [partial(build_program, context, source) for source in sources],
+        "PyOpenCL's own cache": [
+            partial(lambda source: cl.Program(context, source).build(cache_dir=kept), source)
+            for source in sources
+        ],
+    }
+    for action in sides["build_program"]:
+        action()
+    flush()
+    return compare(
+        f"A hit of each of {count} OpenCL programs without includes",
+        {name: each(actions) for name, actions in sides.items()},
         effort.rounds,
     )
 

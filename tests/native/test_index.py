@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from gpucache.serve import index
 from gpucache.serve.index import Answered, Condition, Hole, Row, encode, is_compared, merged, place_of, row_of
 from gpucache.serve.wire import Kind
 from tests.patience import PATIENCE_S, tick
@@ -197,6 +198,20 @@ def test_a_mark_against_caches_is_no_part_of_a_question(layer: Layer) -> None:
     hole = Hole(4, len(begin) + _TAIL.index(b"%"), 32)
     layer.export(replace(first, holes=(hole,)))
     assert layer.ask_all([second, third]) == [_said(first), _NONE]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_sources_that_differ_in_their_ends_alone_have_each_a_row(
+    layer: Layer, monkeypatch: pytest.MonkeyPatch, is_older: bool
+) -> None:
+    """More than a file of rows has room for, and in roots that an older version wrote so many."""
+    if is_older:
+        monkeypatch.setattr(index, "_MADE_UP", b"")
+    count = index.ROWS_CAP if is_older else 3 * index.ROWS_CAP
+    every = [_build(source=b"kernel void a() {}" * 9 + b"// %d" % number) for number in range(count)]
+    layer.export(*every)
+    assert len([*layer.rows.iterdir()]) == (1 if is_older else count)
+    assert layer.ask_all(every) == [_said(one) for one in every]
 
 
 def _value(path: Path) -> bytes:
