@@ -14,6 +14,7 @@ import os
 import random
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,12 +206,14 @@ class Reading(NamedTuple):
 
 def read(stat: Path = STAT) -> Reading | None:
     """The current reading; None if the kernel does not report it."""
+    if sys.platform == "win32":
+        return None
     try:
         lines = [line.split() for line in stat.read_text(encoding="ascii").splitlines()]
         named = {words[0]: words[1:] for words in lines if words and words[0].startswith("cpu")}
         busy = sum(map(int, (named["cpu"][index] for index in _BUSY if index < len(named["cpu"]))))
         ticks_per_s = os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, KeyError, AttributeError):  # no sysconf on Windows
+    except (OSError, ValueError, KeyError):
         return None
     used = os.times()
     own_s = used.user + used.system + used.children_user + used.children_system
