@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import islice
 from secrets import token_hex
 from threading import BoundedSemaphore, Lock, Thread
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from gpucache.remote.connections import basic, proxy_of
 _PIECE_BYTES = 1 << 16
 _AT_ONCE = 256
 """How many connections are served at a time; those of other users of the machine end soon."""
+_FIELDS = 128  # more than a request of a client has
 _ENDS = (OSError, ValueError)
 """The errors of connections, and of a client that is none of ours."""
 
@@ -97,8 +99,9 @@ class Relay:
             server: socket.socket | None = None
             while line := requests.readline(_PIECE_BYTES):
                 method, target, version = line.decode("ascii").split()
-                fields = list(iter(partial(requests.readline, _PIECE_BYTES), b"\r\n"))
-                if self._secret not in fields:
+                rest = iter(partial(requests.readline, _PIECE_BYTES), b"\r\n")  # endless if the client ends
+                fields = list(islice(rest, _FIELDS))
+                if self._secret not in fields or len(fields) == _FIELDS:
                     return
                 client.settimeout(None)
                 fields.remove(self._secret)

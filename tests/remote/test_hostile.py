@@ -12,6 +12,7 @@ import pytest
 from gpucache.errors import RemoteError
 from gpucache.remote.objects import Limits, Objects, open_objects
 from gpucache.remote.relay import Bytes, Relay
+from tests.patience import PATIENCE_S
 from tests.remote.servers import Scripted, scripted, use_cloud
 from tests.remote.test_objects import ONE
 
@@ -173,6 +174,19 @@ def test_a_relay_serves_its_own_process_alone(use: Callable[[int], None]) -> Non
             client.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % server.port)
             assert client.recv(1) == b""
         assert server.requests == []
+
+
+@pytest.mark.parametrize("fields", [b"", b"X: x\r\n" * 200])
+def test_a_head_without_end_is_not_read_on(fields: bytes) -> None:
+    """Neither of a client that ends in it, nor of one that goes on."""
+    with closing(relay := Relay(PATIENCE_S)):
+        place = urlsplit(relay.url)
+        with socket.create_connection(("127.0.0.1", place.port or 0), timeout=30.0) as client:
+            client.sendall(b"GET http://127.0.0.1/ HTTP/1.1\r\n" + fields)
+            if not fields:
+                client.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionResetError):  # more was sent than was read
+                assert client.recv(1) == b""
 
 
 def test_a_directory_without_end_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
