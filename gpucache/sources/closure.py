@@ -93,6 +93,10 @@ class _Walk:
         for folder in self._dirs:
             disk.watch(folder)
         self._system = tuple(place for name in self._rule.system for place in self._placed(name))
+        # Of unknown order, and perhaps not searched: it matters in which of them a file is.
+        self._told = tuple(
+            f"{one}/".encode() for one in self._rule.system if self._rule.every and one[0] == "/"
+        )
         options = [f"#define {each}\n" for each in chain.from_iterable(map(_readings, wanted.definitions))]
         data = os.fsencode("".join(options))
         self._pending = [File("a build option", 0, data, digest=digest(data))]
@@ -378,7 +382,10 @@ class _Walk:
         found = file.digest if file else ""
         self._includes.add((mention.name.decode("utf-8", "surrogateescape"), found))
         numbers = (includer.number, file.number if file else 0, file.inode if file else 0)
-        self._frame(b"%d %d %d" % numbers, b"<" if mention.angled else b'"', mention.name, found.encode())
+        told = [file.path] if file and file.path.startswith(self._told) else []
+        self._frame(
+            b"%d %d %d" % numbers, b"<" if mention.angled else b'"', mention.name, found.encode(), *told
+        )
         if file and mention.followed:
             self._pending.append(file)
 

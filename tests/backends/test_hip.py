@@ -93,6 +93,18 @@ def test_each_variable_is_in_the_key(name: str) -> None:
     assert VARIABLES.among({name: "/1", "HOME": "/", "ROCR_VISIBLE_DEVICES": "0"}) == ((name, "/1"),)
 
 
+def test_it_matters_where_a_header_of_the_system_is(tmp_path: Path) -> None:
+    """HipRTC does not search all that may be searched, so one that moves may be another program's."""
+    places = tmp_path / "include", tmp_path / "hip/include"
+    for one in places:
+        one.mkdir(parents=True)
+    request = _request(source=b"#if __has_include(<one.h>)\n#include <one.h>\n#endif\n" + _SOURCE)
+    (places[0] / "one.h").write_text("")
+    before = prepare(BACKEND, request, _TOOLCHAIN, {"ROCM_PATH": str(tmp_path)})
+    (places[0] / "one.h").rename(places[1] / "one.h")
+    assert prepare(BACKEND, request, _TOOLCHAIN, {"ROCM_PATH": str(tmp_path)}).key != before.key
+
+
 @pytest.fixture(scope="module")
 def files() -> Iterator[Path]:
     need_hip()
