@@ -103,7 +103,6 @@ def push(
     from gpucache.answers.console import display
     from gpucache.answers.transfer import PushResult, PushSummary
     from gpucache.remote.keeping import mark_of
-    from gpucache.remote.keeping import pin as pin_all
     from gpucache.remote.push import push as send
     from gpucache.remote.signing import read_trusted
     from gpucache.serve.row_cache import beside, without_rows
@@ -114,7 +113,7 @@ def push(
     opened = open_named(cache, systems=False)
     file = opened.settings.signing_key
     trusted = read_trusted(opened.settings.trusted_keys, file)
-    summary, told, pinned = PushSummary(), list["Pushed"](), set[str]()
+    summary, told, pinned, code = PushSummary(), list["Pushed"](), set[str](), 0
     try:
         # A bar would run over what the program beside it prints.
         bars = display(quiet=True) if follow else given().progress()
@@ -135,22 +134,34 @@ def push(
                 found = open_everywhere() if ALL in cache else opened.caches
                 outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
-                outcomes = without_rows(how(beside(opened.select(what))))
+                outcomes = how(beside(opened.select(what)))
                 require_named(opened, cache)
-            for outcome in summary.of(outcomes):
+            for outcome in summary.of(without_rows(outcomes)):
                 if outcome.result in (PushResult.SENT, PushResult.PRESENT):
                     pinned.add(mark_of(outcome.entry.cache, outcome.entry.key))
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
                     told.append(outcome)
             if pin is not None and not dry_run:
-                pin_all(store, pin, pinned)
+                code = _pin(store, pin, pinned)
     except KeyboardInterrupt:
         sent = summary.counts[PushResult.SENT]
         raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
     summary.unread = opened.unread
     lines = text.push(told, summary, whole=given().whole, added=FOLLOWED in os.environ)
     given().answer("push", told, summary, lines)
-    finish(opened, summary.exit_code)
+    finish(opened, code or summary.exit_code)
+
+
+def _pin(store: "Objects", name: str, marks: set[str]) -> int:
+    """The exit code of moving a pin; a failure is reported, and leaves the answer about the entries."""
+    from gpucache.remote.keeping import pin
+
+    try:
+        pin(store, name, marks)
+    except RemoteError as error:
+        complain(f"gpucache: the pin {name} was not moved: {error}")
+        return error.exit_code
+    return 0
 
 
 def _signing_key(store: "Objects", named: Path | None, file: Path | None, *, dry_run: bool) -> "SigningKey":
@@ -180,6 +191,7 @@ def _followed(send: "Callable[..., Iterator[Outcome]]", caches: "Sequence[Cache]
     A store that fails once it has answered is tried again; raises RemoteError at the first try.
     """
     from gpucache.engine.follow import Following
+    from gpucache.serve.row_cache import beside
 
     end = threading.Event()
     parent, ready = map(int, os.environ.get(FOLLOWED, "0 0").split())
@@ -193,7 +205,7 @@ def _followed(send: "Callable[..., Iterator[Outcome]]", caches: "Sequence[Cache]
             signal.signal(number, handler)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    following, answered = Following(caches, ended), False
+    following, answered = Following(caches, ended, beside), False
     following.start()
     if parent:
         following.pass_over()

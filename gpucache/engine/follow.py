@@ -17,16 +17,23 @@ from gpucache.errors import GpucacheError
 
 _BATCH_S = 2.0
 _LOOK_S = 0.2
-_Seen = tuple[str, str, str, int, int]
+_Seen = tuple[str, str, str, int, int, bool]
 
 
 class Following:
     """Watches caches from the beginning of the block until ``end``."""
 
-    def __init__(self, caches: Sequence[Cache], ended: Callable[[], bool]) -> None:
-        """The caches may not exist yet; ``ended`` is asked several times a second."""
+    def __init__(
+        self,
+        caches: Sequence[Cache],
+        ended: Callable[[], bool],
+        beside: Callable[[Selected], Selected] = lambda selected: selected,
+    ) -> None:
+        """The caches may not exist yet; ``ended`` is asked several times a second. ``beside`` adds to the
+        entries of caches what goes with them."""
         self._caches = caches
         self._ended = ended
+        self._beside = beside
         self._written: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._started = threading.Event()
         self._error: BaseException | None = None
@@ -52,13 +59,14 @@ class Following:
         if self._error is not None:
             raise self._error
 
-    def unseen(self) -> Selected:
-        """Every entry of the caches that was not given before."""
-        return [(cache, self._new(cache, cache.scan())) for cache in self._caches]
+    def unseen(self, *, damaged: bool = False) -> Selected:
+        """Every entry of the caches that was not given before; damaged ones may be incomplete only."""
+        found = self._beside([(cache, cache.scan()) for cache in self._caches])
+        return [(cache, self._new(cache, entries, damaged=damaged)) for cache, entries in found]
 
     def pass_over(self) -> None:
         """Never give what the caches have now."""
-        for _, entries in self.unseen():
+        for _, entries in self.unseen(damaged=True):
             for _ in entries:
                 pass
         self._old = frozenset(self._seen)
@@ -72,7 +80,7 @@ class Following:
         self._seen = {one for one in self._seen if (one[0], one[2]) != (cache, key)} | self._old
 
     def batches(self) -> Iterator[Selected]:
-        """The entries that are written from the beginning on."""
+        """The entries that are written from the beginning on, in the last batch damaged ones, too."""
         while not self._ended():
             self._raise()
             try:
@@ -85,9 +93,9 @@ class Following:
             while not self._written.empty():
                 self._written.get()
             yield self.unseen()
-        yield self.unseen()
+        yield self.unseen(damaged=True)
 
-    def _new(self, cache: Cache, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
+    def _new(self, cache: Cache, entries: Iterable[CacheEntry], *, damaged: bool) -> Iterator[CacheEntry]:
         root = cache.location().root
         found = iter(entries)
         while True:
@@ -95,7 +103,8 @@ class Following:
                 one = next(found)
             except (StopIteration, GpucacheError):  # a part that cannot be read hides nothing else
                 return
-            same = (cache.name, root, one.key, one.size_bytes, one.created_ns)
-            if one.damage is None and same not in self._seen:
+            sound = one.damage is None
+            same = (cache.name, root, one.key, one.size_bytes, one.created_ns, sound)
+            if (sound or damaged) and same not in self._seen:
                 self._seen.add(same)
                 yield one

@@ -69,7 +69,7 @@ class FolderObjects:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._unread(error) from None
+            raise self._failed("read", error) from None
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Files, bounded before they are read; few take less time than threads for them."""
@@ -95,7 +95,7 @@ class FolderObjects:
                 under_way.remove(steps)
                 steps.close()
         except OSError as error:
-            raise self._unwritten(error) from None
+            raise self._failed("written", error) from None
         finally:
             for steps in under_way:
                 steps.close()
@@ -110,7 +110,7 @@ class FolderObjects:
                     file.close()
                     temporary.move(partial, folder, last)
         except OSError as error:
-            raise self._unwritten(error) from None
+            raise self._failed("written", error) from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Unlink."""
@@ -119,7 +119,7 @@ class FolderObjects:
                 with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
                     folder.unlink(last)
         except OSError as error:
-            raise os_errors_remote(f"{self.url} cannot be changed", error) from None
+            raise self._failed("changed", error) from None
 
     def finish(self) -> None:
         """Everything is shown."""
@@ -140,7 +140,7 @@ class FolderObjects:
         except OSError as error:
             if error.errno in _NO_FILE:
                 return None
-            raise self._unread(error) from None
+            raise self._failed("read", error) from None
 
     def _creation(self, name: str, data: bytes) -> _Steps:
         """The steps of creating a file: first to write it, which is to be synced then, or False if it exists;
@@ -236,22 +236,18 @@ class FolderObjects:
                             time.sleep(0.01)
             yield
 
-    def _unread(self, error: OSError) -> RemoteError:
-        return os_errors_remote(f"{self.url} cannot be read", error)
-
-    def _unwritten(self, error: OSError) -> RemoteError:
-        return os_errors_remote(f"{self.url} cannot be written", error)
+    def _failed(self, verb: str, error: OSError) -> RemoteError:
+        why, otherwise = os_errors.reason(error), "check its path"
+        if isinstance(error, NotADirectoryError):  # a link in the place of a directory, say
+            why = f"{Path(error.filename).name} is not a directory" if error.filename else why
+            otherwise = "move that elsewhere, or check the path"
+        return RemoteError(f"{self.url} cannot be {verb} ({why}); {os_errors.remedy(error, otherwise)}")
 
 
 def open_url(url: str, limits: Limits) -> FolderObjects:
     """The store of a path or of a ``file://`` URL; a directory takes no time limits."""
     root = Path(url.removeprefix("file://")).expanduser().absolute()
     return FolderObjects(root, shared=limits.shared)
-
-
-def os_errors_remote(told: str, error: OSError) -> RemoteError:
-    """An error of the operating system as one of a store."""
-    return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
 
 
 def _synced(one: tuple[str, _Steps, BinaryIO | bool, int]) -> tuple[str, _Steps]:

@@ -52,9 +52,10 @@ def _job(store: Path, environ: Mapping[str, str], number: int = 2) -> "subproces
     )  # fmt: skip
 
 
-def _stored(store: Path, environ: Mapping[str, str]) -> int:
+def _stored(store: Path, environ: Mapping[str, str], system: str = "gpucache") -> int:
     done = run_text((*GPUCACHE, "--json", "inspect", store, "--list"), env=environ)
-    return len(json.loads(done.stdout)["outcomes"]) if done.returncode == 0 else 0
+    found = json.loads(done.stdout)["outcomes"] if done.returncode == 0 else ()
+    return sum(one["cache"] == system for one in found)
 
 
 def _followers(store: Path) -> list[int]:
@@ -83,6 +84,9 @@ def test_the_end_of_a_short_job_waits_for_the_rest(tmp_path: Path, environ: Mapp
     job = _job(tmp_path / "store", environ)
     job.communicate("")
     assert job.returncode == 0 and _stored(tmp_path / "store", environ) > 0
+    assert _stored(tmp_path / "store", environ, "gpucache-rows") > 0, (
+        "its first start elsewhere does not hit in C"
+    )
 
 
 def test_what_a_killed_job_sent_stays(tmp_path: Path, environ: Mapping[str, str]) -> None:
@@ -219,6 +223,14 @@ def test_entries_that_are_passed_over_are_never_given(cache: Cache) -> None:
     following.pass_over()
     following.forget()
     assert not [*_told(following.unseen(), PushResult.SENT)]
+
+
+def test_damaged_entries_are_given_at_the_end_alone(cache: Cache) -> None:
+    """Until then their writer may be at work."""
+    next(Path(cache.location().root).rglob("*.cubin")).unlink()
+    following = Following([cache], lambda: True)
+    batches = (following.unseen(), *following.batches())
+    assert [len([*_told(some, PushResult.SENT)]) for some in batches] == [2, 1]
 
 
 @pytest.mark.usefixtures("_interrupts")

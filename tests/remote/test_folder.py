@@ -62,6 +62,8 @@ def test_a_link_in_a_store_is_not_followed(tmp_path: Path, name: str) -> None:
             store.remove([ONE])
     with pytest.raises(RemoteError):
         list(store.create([(there[:-1], b"1")]))
+    with pytest.raises(RemoteError, match=f"{name} is not a directory.*move that"):
+        list(store.listed(f"{name}/"))
     assert [path.read_bytes() for path in elsewhere.iterdir()] == [b"precious"]
 
 

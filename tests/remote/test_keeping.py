@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def test_evict_leaves_what_is_pinned(fleet: Fleet) -> None:
     assert moved.returncode == 0
     assert fleet.gpucache("any", "evict", fleet.store, "--all", "--yes").returncode == 0
     assert _programs(fleet) == [_NAMES["two"]]
+
+
+def test_a_pin_that_cannot_be_written_leaves_the_answer_of_the_push(fleet: Fleet) -> None:
+    """The entries are in the store."""
+    shutil.rmtree(fleet.store / "pins")
+    (fleet.store / "pins").write_text("")
+    words = ("--json", "push", fleet.store, "--pin", "kept")
+    done = fleet.gpucache("maker", *words, **fleet.signing())
+    assert (done.returncode, json.loads(done.stdout)["summary"]["present"]) == (5, 2)
+    assert "pins is not a directory" in done.stderr
 
 
 def test_evict_by_age_goes_by_what_pulls_note(fleet: Fleet) -> None:
