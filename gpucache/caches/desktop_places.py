@@ -293,7 +293,7 @@ class MpvPlaces(Places):
         also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
     )
     signs = ("[0-9A-F]{64}", "shader_[0-9a-f]{16}")
-    rewritten = "(?!shader_[0-9a-f]{16}$|[0-9A-F]{64}$).*"
+    unlisted = "(?!shader_[0-9a-f]{16}$|[0-9A-F]{64}$).*"
 
 
 class QtPlaces(Places):

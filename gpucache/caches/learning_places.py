@@ -487,7 +487,7 @@ class ModularPlaces(Places):
         runs=True,
     )
     signs = (r"\.(?:mojo|max)_cache",)
-    rewritten = r"(?!\.(?:mojo|max)_cache/).*"
+    unlisted = r"(?!\.(?:mojo|max)_cache/).*"
 
 
 class CudfPlaces(Places):
@@ -532,7 +532,7 @@ class HubKernelsPlaces(Places):
         runs=True,
     )
     signs = (r"kernels--[\w.-]+",)
-    rewritten = r"(?!kernels--[\w.-]+/blobs/).*"
+    unlisted = r"(?!kernels--[\w.-]+/blobs/).*"
 
 
 class TtMetalPlaces(Places):
@@ -598,4 +598,4 @@ class TunableOpPlaces(Places):
         leaf="tunableop/tunableop_results.csv",
     )
     signs = (r"tunableop_results\d*\.csv",)
-    rewritten = r"(?!tunableop_\w+\.csv$).*"
+    unlisted = r"(?!tunableop_\w+\.csv$).*"

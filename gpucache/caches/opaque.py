@@ -46,7 +46,7 @@ class OpaqueFormat(FilesFormat):
                 if status is None:
                     self.closed_folders[self.root / path] = f"{self.root / path} was not looked into: {_why}"
                 kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size
-                if status is None or not kept or re.fullmatch(self.rewritten, path):
+                if status is None or not kept or re.fullmatch(self.unlisted, path):
                     continue
                 key = hashlib.sha256(os.fsencode(path), usedforsecurity=False).hexdigest()
                 if key.startswith(prefix):

@@ -263,8 +263,8 @@ class Places(System):
     """The damage that the owner stores nothing to check against, as words of a sentence; empty if unknown."""
     signs: ClassVar[Sequence[str]] = ()
     """Patterns, as in a layout, of names that no other program gives its files, if no format is read."""
-    rewritten: ClassVar[str] = "(?!)"
-    """The pattern of the paths of files that a hit rewrites, if no format is read; they are not entries."""
+    unlisted: ClassVar[str] = "(?!)"
+    """The pattern of the paths of files that are no entries, if no format is read."""
 
     @property
     def _format(self) -> "type[Format[Any]]":

@@ -182,7 +182,7 @@ class OptixPlaces(Places):
         limit=(_OPTIX_SIZE, None),  # whose default is not documented
     )
     signs = (r"optix\d*cache\.db",)
-    rewritten = r".*-(?:wal|shm)"
+    unlisted = r".*-(?:wal|shm)"
 
 
 class AmdComgrPlaces(Places):
@@ -432,7 +432,7 @@ class DrjitPlaces(Places):
         limit=("DRJIT_CACHE_MAXSIZE", None),
     )
     signs = (r"[0-9a-f]{32}\.\w+\.v\d+\.bin",)
-    rewritten = r".*-(?:wal|shm)"
+    unlisted = r".*-(?:wal|shm)"
 
 
 class PyfrPlaces(Places):
