@@ -166,8 +166,8 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.m
     found.add_compiler(_NVRTC_LIBRARY, str(call.library), list(map(str, files)), call.environ)
     for path in passed:
         found.add(Condition("A", b"", os.fsencode(path)))
-    if prepared.compilation.rule.system:
-        found.add_folders([f"{folder}/" for folder in call.rtc.listed])
+    if prepared.compilation.rule.system:  # of hipRTC
+        found.add_system(*call.rtc.options.system(call.environ)[1:])
     return found.all()
 
 
@@ -299,6 +299,13 @@ class _Found:
         """Where a compiler's own files are, in which no other file may appear that it would read, too."""
         for folder in dict.fromkeys(map(os.path.dirname, files)):
             self._add_names("L", folder, b"", os.fsencode(folder))
+
+    def add_system(self, listed: Sequence[str], absent: Sequence[str]) -> None:
+        """The directories that decide where a compiler looks for headers, and those that must not appear."""
+        for folder in listed:
+            self._add_names("N", folder, b"", os.fsencode(folder))
+        for folder in absent:
+            self.add(Condition("A", b"", os.fsencode(folder)))
 
     def _add_names(self, kind: str, folder: str, place: bytes, text: bytes, names: str = "") -> None:
         """A directory, whose names have a digest if one is given, or that is not there."""

@@ -52,12 +52,10 @@ class Library(NamedTuple):
     backend: Backend
     options: ModuleType
     compiler: ModuleType
-    listed: tuple[str, ...] = ()
-    """The directories whose names decide which others are searched for headers."""
 
 
 _NVRTC = Library("", CUDA, of_cuda, nvrtc)
-_HIPRTC = Library("hip ", HIP, of_hip, hiprtc, of_hip.LISTED)
+_HIPRTC = Library("hip ", HIP, of_hip, hiprtc)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,11 @@ def test_each_variable_is_in_the_key(name: str) -> None:
     assert VARIABLES.among({name: "/1", "HOME": "/", "ROCR_VISIBLE_DEVICES": "0"}) == ((name, "/1"),)
 
 
+def test_a_relative_directory_of_rocm_is_refused() -> None:
+    """It would depend on the current directory."""
+    assert prepare(BACKEND, _request(), _TOOLCHAIN, {"ROCM_PATH": "rocm"}).refusal
+
+
 def test_it_matters_where_a_header_of_the_system_is(tmp_path: Path) -> None:
     """HipRTC does not search all that may be searched, so one that moves may be another program's."""
     places = tmp_path / "include", tmp_path / "hip/include"

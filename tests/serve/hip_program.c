@@ -1,6 +1,7 @@
 /* Compiles the source in a file by hipRTC with the options that follow, and prints all that hipRTC gives. */
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 typedef void *program;
@@ -21,7 +22,7 @@ int main(int count, char **words) {
     program one;
     FILE *file = fopen(words[1], "r");
     if (!file || !fread(source, 1, (1 << 20) - 1, file)) return 2;
-    printf("created %d\n", hiprtcCreateProgram(&one, source, "shown.hip", 1, texts, names));
+    printf("created %d\n", hiprtcCreateProgram(&one, source, "shown.hip", !!strstr(source, "memory.h"), texts, names));
     printf("named %d\n", hiprtcAddNameExpression(one, "show<int>"));
     int failed = hiprtcCompileProgram(one, count - 2, (const char **)words + 2);
     hiprtcGetProgramLogSize(one, &size);

@@ -220,3 +220,20 @@ def test_a_layer_serves_it_without_gpucache(
     assert served.stdout == plain
     assert "hit: rocfft_rtc.hip for hip:gfx90a" in served.stderr
     assert not [*layer.rglob("libgpucache_nvrtc_1*")]
+
+
+@pytest.mark.parametrize("place", ["include", "llvm/lib/clang/15/include"])
+def test_a_directory_of_headers_that_appears_is_seen(
+    shown: Path, gpucache: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path, place: str
+) -> None:
+    """One that would be searched, or whose place has a pattern, also where only a layer is."""
+    source, layer = tmp_path / "shown.hip", tmp_path / "layer"
+    source.write_text(f"#if __has_include(<one.h>)\n#endif\n#define VALUE 1\n{_SOURCE}")
+    words, variables = (shown, source, _TARGET), {"ROCM_PATH": str(tmp_path / "rocm")}
+    gpucache(sys.executable, "-m", "gpucache", "export", "layer", layer, "--", *words, **variables)
+    lines = (layer / "gpucache.env").read_text().splitlines()
+    variables |= dict(line.split("=", 1) for line in lines) | {"GPUCACHE_LAYER_TELL": "1"}
+    assert "hit: shown.hip" in gpucache(*words, **variables).stderr
+    (tmp_path / "rocm" / place).mkdir(parents=True)
+    (tmp_path / "rocm" / place / "one.h").write_text("")
+    assert "miss: shown.hip" in gpucache(*words, **variables).stderr

@@ -14,7 +14,7 @@ Only these are looked for on disk.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from glob import glob
+from glob import escape, glob
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import (
@@ -62,7 +62,7 @@ _RESOURCES = "lib/clang"
 """A directory below the current one where comgr's clang looks for headers of its own."""
 _CLANG = ("lib/clang/*", "lib/clang/*/include")
 _SYSTEM = (
-    *("/usr/include/c++/*", "/usr/include/*/c++/*", "/usr/include/c++/*/backward"),
+    *("/usr/include/c++/*", "/usr/include/*-linux-gnu/c++/*", "/usr/include/c++/*/backward"),
     *("/usr/include/clang/*/include", *(f"/usr/lib/llvm/{one}" for one in _CLANG)),
     *("/usr/lib/include", "/usr/lib/hip/include"),
     *("/usr/local/include", "/usr/include/*-linux-gnu", "/include", "/usr/include"),
@@ -71,8 +71,7 @@ _OF_ROCM = (
     *("include", "hip/include"),
     *(f"{folder}/{one}" for folder in ("llvm", "lib/llvm", ".") for one in _CLANG),
 )
-LISTED = ("/usr/include", "/usr/include/c++", "/usr/include/clang", "/usr/lib/llvm/lib/clang")
-"""The directories whose names decide which others are searched."""
+_ROCM = ("ROCM_PATH", "HIP_PATH", "LLVM_PATH")
 _DIRS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 # Recorded at every call of getenv while hipRTC 5.2 compiled; the others were PATH, PWD and those of TMPDIR.
 # HIPRTC_* and GPU_ENABLE_WGP_MODE are in the source of later versions.
@@ -84,6 +83,24 @@ VARIABLES = Variables(
     ),
     ("AMD_COMGR_CACHE*",),
 )
+
+
+def system(environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The directories that may be searched after all others, one at least; those whose names decide which
+    these are; and those that would be searched, too, if they were there."""
+    rocm = {"/opt/rocm", *filter(os.path.isabs, (environ.get(name, "") for name in _ROCM))}
+    listed, found = set[str](), set[str]()
+    for pattern in (*_SYSTEM, *(f"{folder}/{one}" for folder in rocm for one in _OF_ROCM)):
+        places = [""]
+        for part in pattern.split("/")[1:]:
+            if "*" in part:
+                listed.update(places)
+                places = [one for place in places for one in glob(f"{escape(place)}/{part}")]
+            else:
+                places = [f"{place}/{part}" for place in places]
+        found.update(places)
+    there = {one for one in found if os.path.isdir(one)} | {"/usr/include"}
+    return tuple(sorted(there)), tuple(sorted(listed)), tuple(sorted(found - there))
 
 
 def request_as_asked(
@@ -144,11 +161,11 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     environment = VARIABLES.among(environ)
     inherited = [one or "." for name in _DIRS if name in environ for one in environ[name].split(":")]
     reads = b"include" in request.program.source or (request.asked is not None and request.asked.headers)
-    rocm = {"/opt/rocm", *filter(None, map(environ.get, ("ROCM_PATH", "HIP_PATH", "LLVM_PATH")))}
-    patterns = (*_SYSTEM, *(f"{folder}/{one}" for folder in sorted(rocm) for one in _OF_ROCM))
     refusal = changed_since_loaded(environment)
     if request.searches_cwd and os.path.isdir(os.path.join(request.cwd, _RESOURCES)):
         refusal = f"the current directory has {_RESOURCES}, where its compiler looks for headers"
+    if relative := [name for name in _ROCM if environ.get(name, "/")[:1] not in ("", "/")]:
+        refusal = f"{relative[0]} is no absolute path, so where headers are depends on the current directory"
     return Compilation(
         inputs=KeyInputs(
             options=tuple(options),
@@ -161,7 +178,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             quote=(Place.INCLUDER, Place.DIRS, Place.SYSTEM),
             angle=(Place.DIRS, Place.SYSTEM),
             every=True,
-            system=tuple(sorted({one for pattern in patterns for one in glob(pattern)} if reads else ())),
+            system=system(environ)[0] if reads else (),
         ),
         include_dirs=dirs,
         command=(f"{_ARCH}{request.target.name}", *(f"-I{one}" for one in dirs), *written),
