@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
-from gpucache.settings import FILE_ORIGINS, Remote, Settings, other_roots
+from gpucache.settings import FILE_ORIGINS, Remote, Settings, named_by, other_roots
 from gpucache.store.memory import MemoryStore
 from gpucache.store.reading import HitStore
 from gpucache.store.trust import Root, RootRefused, root_state
@@ -133,7 +133,7 @@ def locate(settings: Settings) -> "Location":
     return Location(
         cache=OwnCache.name,
         root=str(root),
-        decided_by=settings.root_origin,
+        decided_by=named_by(settings.root_origin),
         enabled=not settings.disabled,
         limit_bytes=settings.max_size_bytes,
         problems=tuple(_problems(root, settings)),

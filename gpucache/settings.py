@@ -26,8 +26,6 @@ _NO_HOME = (
     "this user has no home directory to keep a cache in; set GPUCACHE_DIR to a private directory, "
     "or GPUCACHE_SYSTEM_DIRS to a warmed one"
 )
-
-
 FILE_ORIGINS = ("--cache-file", "GPUCACHE_FILE")
 """The origins of a root that is kept in a file, which need not exist."""
 
@@ -300,27 +298,33 @@ _FLAGS = frozenset({"disable", "read_only", "require", "learn", "remote_write"})
 _PATH_KEYS = frozenset({"dir", "file", "system_dirs", "signing_key"})
 
 
-def file_defaults() -> dict[str, str]:
-    """Variables that the settings files of the machine and of the user set, as defaults of the environment.
+_set_by: dict[str, str] = {}
+
+
+def named_by(origin: str) -> str:
+    """What named a value: the settings file that set its variable, or else the origin itself."""
+    return _set_by.get(origin, origin)
+
+
+def file_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that the settings files of the machine and of the user set, and ``environ`` does not.
 
     A file is a TOML table of the variables in lower case, without their prefix: ``max_size = "20GiB"``. In
     paths ``~`` and variables are those of the reader. ``native/run.c`` knows the places, and leaves a command
     to Python if there is a file. Raises UsageError for one that is not valid, or that others can write.
     """
-    found: dict[str, str] = {}
-    for path in _files():
-        found |= _read_file(path)
-    return found
-
-
-def _files() -> "Iterator[Path]":
     from pathlib import Path
 
+    found: dict[str, str] = {}
+    _set_by.clear()
     own = _of_user(_config_dir)
     for path in (Path(MACHINE), own and own / "settings.toml"):
         # A place that may not be looked at is none, and Path.exists() would raise.
         if path is not None and os.path.lexists(path):
-            yield path
+            values = {name: value for name, value in _read_file(path).items() if name not in environ}
+            found |= values
+            _set_by.update(dict.fromkeys(values, str(path)))
+    return found
 
 
 def _read_file(path: "Path") -> Mapping[str, str]:

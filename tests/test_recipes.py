@@ -61,7 +61,7 @@ def test_the_settings_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     text = _SETTINGS.replace("# dir", "dir")
     (tmp_path / "machine.toml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("USER", "me")
-    assert file_defaults()["GPUCACHE_DIR"] == "/scratch/me/gpucache"
+    assert file_defaults({})["GPUCACHE_DIR"] == "/scratch/me/gpucache"
 
 
 @pytest.fixture

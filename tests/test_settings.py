@@ -9,7 +9,14 @@ import pytest
 
 from gpucache import settings
 from gpucache.errors import CacheUnusableError, UsageError
-from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, file_defaults, read_settings, unknown_variables
+from gpucache.settings import (
+    DEFAULT_MEMORY_BYTES,
+    Settings,
+    file_defaults,
+    named_by,
+    read_settings,
+    unknown_variables,
+)
 from tests.children import run_text
 
 
@@ -164,12 +171,19 @@ def test_files_are_defaults_of_variables(own_file: Path, monkeypatch: pytest.Mon
     machine = 'max_size = "20GiB"\nread_only = true\nsystem_dirs = ["/a", "/b"]\n'
     (own_file.parent.parent / "machine.toml").write_text(machine, encoding="utf-8")
     own_file.write_text('max_size = "1GiB"\ndir = "/scratch/$WHO"\n', encoding="utf-8")
-    assert file_defaults() == {
+    assert file_defaults({}) == {
         "GPUCACHE_MAX_SIZE": "1GiB",
         "GPUCACHE_READ_ONLY": "1",
         "GPUCACHE_SYSTEM_DIRS": "/a:/b",
         "GPUCACHE_DIR": "/scratch/me",
     }
+
+
+def test_a_place_is_decided_by_the_file_that_names_it(own_file: Path) -> None:
+    """A variable that is set wins, and is named itself."""
+    own_file.write_text('dir = "/scratch/mine"\n', encoding="utf-8")
+    assert file_defaults({}) and named_by("GPUCACHE_DIR") == str(own_file)
+    assert not file_defaults({"GPUCACHE_DIR": "/a"}) and named_by("GPUCACHE_DIR") == "GPUCACHE_DIR"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +203,7 @@ def test_a_wrong_file_is_refused(own_file: Path, text: str, words: str) -> None:
     """One sentence names the file and the remedy."""
     own_file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=words) as refused:
-        file_defaults()
+        file_defaults({})
     assert str(own_file) in str(refused.value)
 
 
@@ -199,7 +213,7 @@ def test_a_file_that_others_change_is_refused(own_file: Path) -> None:
     own_file.write_text("", encoding="utf-8")
     own_file.chmod(0o666)
     with pytest.raises(UsageError, match="chmod go-w"):
-        file_defaults()
+        file_defaults({})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")

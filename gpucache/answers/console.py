@@ -363,6 +363,10 @@ def show(stream: TextIO, blocks: Iterable[Block]) -> None:
         write(console_of(stream), blocks)
 
 
+_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_<|"} | {"\n": "<br>"})
+"""So that ``scale<float>`` and ``__FILE__`` are no markup."""
+
+
 def markdown_lines(blocks: Iterable[Block]) -> Iterator[str]:
     """The same in Markdown, as for the summary of a job: tables and lists are Markdown's."""
     for block in blocks:
@@ -373,14 +377,18 @@ def markdown_lines(blocks: Iterable[Block]) -> Iterator[str]:
             yield from (_markdown_row(_said(row[at]) for at in used) for row in block.rows)
             yield ""
         elif isinstance(block, Pairs):
-            yield from ("", *(f"- **{label.strip()}**: {text}" for label, text in block.rows), "")
+            yield from (
+                "",
+                *(f"- **{label.strip()}**: {text.translate(_ESCAPES)}" for label, text in block.rows),
+                "",
+            )
         else:
-            yield from (f"{_text(line)}  " if _text(line) else "" for line in _lines(block, PIPE_WIDTH))
+            told = (_text(line).translate(_ESCAPES) for line in _lines(block, PIPE_WIDTH))
+            yield from (f"{line}  " if line else "" for line in told)
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
-    told = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>") for cell in cells)
-    return f"| {' | '.join(told)} |"
+    return f"| {' | '.join(cell.translate(_ESCAPES) for cell in cells)} |"
 
 
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:

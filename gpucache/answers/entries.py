@@ -141,7 +141,7 @@ class Location(NamedTuple):
     root: str
     """Where it lives; empty where no place is known."""
     decided_by: str
-    """The setting that named that place: an option, a variable, or default."""
+    """What named that place: an option, a variable, a settings file, or default."""
     enabled: bool
     """Whether its owner uses it."""
     limit_bytes: int | None = None

@@ -20,6 +20,7 @@ from gpucache.answers.console import (
     plain,
 )
 from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
+from gpucache.answers.stats import number
 from gpucache.json_keys import Instant, json_keys
 from gpucache.model import Checks, KeyField
 from gpucache.units import (
@@ -459,7 +460,7 @@ def misses(
         yield Grid(columns, rows)
     else:
         yield plain("Last misses", "bold")
-        yield _by_age([(age, _miss(one, times, now_ns)) for age, one, times in rows])
+        yield Pairs([(f"{age:>10}", _miss(one, times, now_ns)) for age, one, times in rows])
     if noted:
         builds = format_count(noted, "build is", "builds are")
         yield plain(
@@ -521,20 +522,12 @@ def processes(records: Sequence[Record], now_ns: int, most: int | None = None) -
     rows = []
     for command, own in list(commands.items())[:most]:
         starts = format_count(len({one.get("pid") for one in own}), "start")
-        hits, misses = (sum(_number(one.get(name)) for one in own) for name in ("hits", "misses"))
+        hits, misses = (sum(number(one.get(name)) for one in own) for name in ("hits", "misses"))
         counts = f"{format_count(hits, 'hit')}, {format_count(misses, 'miss', 'misses')} in {starts}"
-        rows.append((_ago(own[0], now_ns), f"{command}: {counts}"))
+        rows.append((f"{_ago(own[0], now_ns):>10}", f"{command}: {counts}"))
     if rows:
         yield plain("\nLast programs", "bold")
-        yield _by_age(rows)
-
-
-def _by_age(rows: Sequence[tuple[str, str]]) -> Pairs:
-    return Pairs([(f"{age:>10}", text) for age, text in rows])
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+        yield Pairs(rows)
 
 
 def _ago(record: Mapping[str, object], now_ns: int) -> str:

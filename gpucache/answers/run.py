@@ -77,7 +77,7 @@ class Ended:
 
 @json_keys(
     "command ended.* builds hits misses kept noted failed passed refused build_ns saved_ns ahead_ns binaries "
-    "wanted learned"
+    "wanted learned within"
 )
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -114,6 +114,8 @@ class RunSummary:
     """Programs noted to be built later, or once more for other local sizes."""
     learned: int = 0
     """How many of these were built after its end."""
+    within: int = 0
+    """Further hits, which gpucache.opencl or gpucache.cuda served in the command's own processes."""
 
 
 def summarise_run(
@@ -123,6 +125,7 @@ def summarise_run(
     wanted: int = 0,
     learned: int = 0,
     binaries: int = 0,
+    within: int = 0,
 ) -> RunSummary:
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
     builds = len(outcomes) - count[RunResult.PASSED]
@@ -143,4 +146,5 @@ def summarise_run(
         binaries=binaries,
         wanted=wanted,
         learned=learned,
+        within=within,
     )

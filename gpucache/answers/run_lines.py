@@ -106,8 +106,10 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
 
 
 def _parts(summary: "RunSummary") -> "Iterator[str]":
+    hits = format_count(summary.within, "hit")
+    within = f"{hits} by gpucache in the program itself" if summary.within else ""
     if not summary.builds and not summary.passed:
-        yield unseen(summary.ended, summary.binaries)
+        yield within or unseen(summary.ended, summary.binaries)
         return
     yield from counted(summary.builds, summary.hits, summary.build_ns, summary.saved_ns, summary.ahead_ns)
     if summary.learned:
@@ -122,6 +124,8 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
         yield f"{summary.refused} failed because GPUCACHE_REQUIRE is set"
     if summary.passed:
         yield f"{summary.passed} not served"
+    if within:
+        yield within
     if summary.ended.refused:
         yield refused(summary.ended)
 

@@ -37,7 +37,7 @@ class Tally(NamedTuple):
         return Tally(self.hits + hits, self.misses + misses, self.saved_ns + saved_ns)
 
 
-@json_keys("since_ns tally.* reasons programs days entries size_bytes left_out")
+@json_keys("since_ns tally.* reasons programs days entries size_bytes limit_bytes left_out")
 class Stats(NamedTuple):
     """The totals of a cache."""
 
@@ -54,6 +54,8 @@ class Stats(NamedTuple):
     """Entries in the cache now."""
     size_bytes: int = 0
     """The bytes that they take on disk."""
+    limit_bytes: int | None = None
+    """The most that GPUCACHE_MAX_SIZE allows; null without a limit."""
     left_out: str = LEFT_OUT
     """The starts that are not counted."""
 
@@ -66,21 +68,21 @@ def stats(records: Iterable[Record]) -> Stats:
     days: dict[str, Tally] = {}
     tables: tuple[dict[str, Any], ...] = (reasons, programs, days)
     for record in records:
-        kind, when_ns = record.get("kind"), _number(record.get("when_ns"))
+        kind, when_ns = record.get("kind"), number(record.get("when_ns"))
         if kind == ZERO:
             since_ns, tally = when_ns, Tally()
             for table in tables:
                 table.clear()
         if kind == SUM and isinstance(told := record.get("reasons"), dict):
-            since_ns = _number(record.get("since_ns"))
-            reasons.update({str(reason): _number(count) for reason, count in told.items()})
+            since_ns = number(record.get("since_ns"))
+            reasons.update({str(reason): number(count) for reason, count in told.items()})
         elif kind not in ("miss", "process"):
             continue
         elif kind == "miss":
             reasons[str(record.get("verdict"))] += 1
         since_ns = when_ns if since_ns is None else since_ns
-        misses = _number(record.get("misses")) if kind == SUM else int(kind == "miss")
-        more = (_number(record.get("hits")), misses, _number(record.get("saved_ns")))
+        misses = number(record.get("misses")) if kind == SUM else int(kind == "miss")
+        more = (number(record.get("hits")), misses, number(record.get("saved_ns")))
         tally = tally.plus(*more)
         if kind != SUM:
             day = format_instant(when_ns).partition("T")[0]
@@ -101,7 +103,8 @@ def folded(dropped: Sequence[Record]) -> Record:
     }
 
 
-def _number(value: object) -> int:
+def number(value: object) -> int:
+    """A number of a record, 0 for anything else."""
     return value if isinstance(value, int) else 0
 
 
@@ -110,6 +113,9 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
     tally, asked = found.tally, found.tally.hits + found.tally.misses
     rate = f" ({100 * tally.hits / asked:.1f} %)" if asked else ""
     since = "nothing yet" if found.since_ns is None else format_ago(now_ns - found.since_ns)
+    size, limit = format_size(found.size_bytes), found.limit_bytes
+    if limit:
+        size += f" of {format_size(limit)}, {100 * found.size_bytes / limit:.1f} %"
     reasons = [(f"  {reason}", str(count)) for reason, count in sorted(found.reasons.items(), key=_most)]
     yield Pairs(
         [
@@ -118,7 +124,7 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
             ("misses", str(tally.misses)),
             *reasons,
             ("compile time of hits", format_duration(tally.saved_ns)),
-            ("entries", f"{found.entries} ({format_size(found.size_bytes)})"),
+            ("entries", f"{found.entries} ({size})"),
         ],
         "cyan",
     )

@@ -67,11 +67,10 @@ def _started(own: "list[str]", state: "str | None") -> "Running | None":
         from gpucache.settings import file_defaults
 
         try:
-            found = file_defaults()
+            found = file_defaults(os.environ)
         except UsageError:
             return None  # which Python says
-        for name, value in found.items():  # as the program in C knows variables alone
-            os.environ.setdefault(name, value)
+        os.environ.update(found)  # as the program in C knows variables alone
         words = [sys.executable, *sys.orig_argv[1 : -len(own)]]
         # A program that sets sys.argv cannot be started again by its words.
         if sys.stdout and sys.orig_argv[-len(own) :] == own and (program := starter()):

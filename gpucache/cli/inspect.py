@@ -270,6 +270,8 @@ def inspect(
     lock. It depends on the system's notice of changed files, so it does not see other machines' writes to a
     shared directory, and names the program only while that has the file open.
 
+    --list writes every row, on a terminal and into a pipe alike; pipe it to head for the first ones.
+
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.
     """
@@ -503,7 +505,9 @@ def _stats(opened: Opened, *, zero: bool) -> None:
     if zero and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is counted anew; unset it")
     state, records = state_of(own), own.store.journal_records()
-    found = text.stats(records)._replace(entries=state.entries, size_bytes=state.size_bytes)
+    found = text.stats(records)._replace(
+        entries=state.entries, size_bytes=state.size_bytes, limit_bytes=state.location.limit_bytes
+    )
     if given().format == "prometheus":
         click.echo("\n".join(text.prometheus(found)))
     else:

@@ -122,14 +122,13 @@ def _read_variables(own: Sequence[str]) -> None:
         from gpucache.settings import file_defaults
 
         try:
-            found = file_defaults()
+            found = file_defaults(os.environ)
         except GpucacheError as error:
             if _verb(own) != "run":
                 raise
             streams.complain(f"gpucache: {_words(error)}; the command runs without gpucache")
             found = {"GPUCACHE_DISABLE": "1"}
-        for name, value in found.items():
-            os.environ.setdefault(name, value)
+        os.environ.update(found)
     if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
         return
     from gpucache.settings import unknown_variables

@@ -120,7 +120,12 @@ def push(
         with closing(open_store(url, shared=shared)) as store, bars as bar:
             if not store.writes:
                 raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
-            signing = _signing_key(store, key, file, dry_run=dry_run)
+            sendable = follow or any(
+                next(iter(entries), None)
+                for one, entries in opened.select(what)
+                if not one.moving.why_not and (sources or not one.moving.sources)
+            )
+            signing = _signing_key(store, key, file, makes=bool(sendable) and not dry_run)
             how = partial(
                 send,
                 store=store,
@@ -164,8 +169,8 @@ def _pin(store: "Objects", name: str, marks: set[str]) -> int:
     return 0
 
 
-def _signing_key(store: "Objects", named: Path | None, file: Path | None, *, dry_run: bool) -> "SigningKey":
-    """The key of the option, or that of this user, which a directory makes; raises UsageError."""
+def _signing_key(store: "Objects", named: Path | None, file: Path | None, *, makes: bool) -> "SigningKey":
+    """The key of the option, or that of this user, made for a directory if asked; raises UsageError."""
     from gpucache.remote.objects import is_folder
     from gpucache.remote.signing import load_signing_key, new_key, signing_key
     from gpucache.remote.store import MADE
@@ -174,7 +179,7 @@ def _signing_key(store: "Objects", named: Path | None, file: Path | None, *, dry
     own, in_folder = own_key_place(), is_folder(store)
     if named:
         return load_signing_key(named)
-    if dry_run and in_folder and file is None and not (own and own.exists()):
+    if not makes and in_folder and file is None and not (own and own.exists()):
         return new_key("none")
     signing, made = signing_key(file, make=in_folder)
     if made:

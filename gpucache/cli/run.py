@@ -147,7 +147,13 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
             else (0, len(noted), False)
         )
         summary = summarise_run(
-            command[0], ended, outcomes, len(noted) if learned else left, learned, running.binaries
+            command[0],
+            ended,
+            outcomes,
+            len(noted) if learned else left,
+            learned,
+            running.binaries,
+            running.within,
         )
         _tell(outcomes, summary, report, _written() if settings.folder is not None else ())
         if follower and (why := follower.end()):

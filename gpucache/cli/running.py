@@ -170,6 +170,11 @@ class Running:
         )
 
     @property
+    def within(self) -> int:
+        """Hits that gpucache in the command's programs served."""
+        return self._listening.within
+
+    @property
     def code(self) -> "int | None":
         """The command's exit code, 128 and the number of a signal that ended it; None before its end."""
         return self._ended[0] if self._has_ended else None

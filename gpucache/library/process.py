@@ -205,7 +205,7 @@ def _log(level: int, form: str, *told: object) -> None:
 def _stores(environment: tuple[tuple[str, str], ...]) -> Stores:
     environ = dict(environment)
     try:
-        environ = {**file_defaults(), **environ}
+        environ = file_defaults(environ) | environ
         settings = opened(read_settings(environ, file=_file), say_once)
     except (GpucacheError, OSError) as error:
         gone = "a root is named by a relative path, and the current directory is gone; name its full path"

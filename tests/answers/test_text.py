@@ -475,6 +475,8 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         *_ran(),
         *_ran(ended=LOADED),
         *_ran(ended=LOADED, binaries=2),
+        *_ran(ended=LOADED, within=2),
+        *_ran(RAN, within=1),
         *_ran(ended=Ended(0, alone="no socket")),
         *_ran(ended=Ended(0, refused=("app (process 7, user 0)",))),
     ],

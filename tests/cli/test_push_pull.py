@@ -122,6 +122,13 @@ def test_a_dry_run_makes_no_key(run: Run, here: Path) -> None:
     assert not (Path.home() / ".config/gpucache").exists()
 
 
+@pytest.mark.parametrize("line", ["push store --cache triton:triton", "push store", "push store none"])
+def test_a_push_that_sends_nothing_makes_no_key(run: Run, here: Path, line: str) -> None:
+    """Entries need --sources, no cache exists, or no entry has the name."""
+    assert "made the key" not in run(*line.split()).err
+    assert not (Path.home() / ".config/gpucache").exists()
+
+
 def test_entries_for_another_machine_are_listed_by_the_fact_that_differs(run: Run, here: Path) -> None:
     """That is not a failure: nothing is written, and both values are shown."""
     _push(run, "--key", "ci.key", "--sources")

@@ -41,6 +41,14 @@ def test_totals_are_by_reason_program_and_day(run: Run, store: DirectoryStore) -
     assert "75.0 %" in run("inspect", "--stats").out
 
 
+def test_size_is_beside_its_limit(run: Run, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is a number in the document, and null without one."""
+    assert run("inspect", "--stats", "--json").document["summary"]["limit_bytes"] is None
+    monkeypatch.setenv("GPUCACHE_MAX_SIZE", "2G")
+    assert run("inspect", "--stats", "--json").document["summary"]["limit_bytes"] == 2 << 30
+    assert "0 (0 B of " in run("inspect", "--stats").out
+
+
 def test_zero_counts_from_now_on(run: Run, store: DirectoryStore) -> None:
     """What was counted is shown once more, and is no part of later totals; misses are still listed."""
     assert run("inspect", "--stats", "--zero", "--json").document["summary"]["hits"] == 6
@@ -74,8 +82,12 @@ def test_counters_of_prometheus_never_fall(run: Run, store: DirectoryStore) -> N
 
 
 def test_markdown_has_tables(run: Run, store: DirectoryStore) -> None:
-    """Rows are those of a Markdown table, and a bar in a name ends no cell."""
+    """Rows are those of a Markdown table, a bar in a name ends no cell, and no name is markup."""
     store.journal({**_HIT, "when_ns": time.time_ns(), "command": "a|b", "pid": 9})
+    detail = "the option -DN=__X__ -> f<int>"
+    store.journal({**_MISS, "when_ns": time.time_ns(), "verdict": "key-changed", "detail": detail})
+    told = run("inspect", "--misses", "--format", "markdown").out
+    assert "key-changed: the option -DN=\\_\\_X\\_\\_ -> f\\<int>" in told
     lines = run("inspect", "--stats", "--format", "markdown").out.splitlines()
     assert (
         "| program | hits | misses | compile time of hits |" in lines and "| --- | --: | --: | --: |" in lines

@@ -126,6 +126,19 @@ def test_a_program_is_served_what_it_would_have_compiled(
         assert (outcome["result"], outcome["target"]) == (result, "cuda:sm_90")
 
 
+@pytest.mark.usefixtures("installed")
+def test_hits_of_the_library_are_counted_apart(gpucache: Command, tmp_path: Path) -> None:
+    """The compile of the first start is seen; the hit of the second reaches no compiler, and is said."""
+    compiles = "from gpucache.cuda import compile_program as go; go('__global__ void f() {}', target='sm_90')"
+    counts = []
+    for _ in range(2):
+        done = gpucache("run", "--report", tmp_path / "report", "--", sys.executable, "-c", compiles)
+        assert done.returncode == 0, done.stderr
+        summary = json.loads((tmp_path / "report").read_text())["summary"]
+        counts.append((summary["builds"], summary["within"]))
+    assert counts == [(1, 0), (0, 1)]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_hit_has_the_kinds_that_the_compile_had(command: Command, run: Run) -> None:
