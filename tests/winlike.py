@@ -50,10 +50,15 @@ class _Gone:
             raise ModuleNotFoundError(f"No module named {name!r}")
 
 
-def remove() -> None:
-    """Take the names from this process."""
+def load() -> None:
+    """Import what would miss the names, or take another platform for this machine's."""
     for name in _LOADED.split():
         importlib.import_module(name)
+
+
+def remove() -> None:
+    """Take the names from this process."""
+    load()
     for name in _MODULES:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, _Gone)

@@ -288,7 +288,7 @@ class MpvPlaces(Places):
     title = "mpv shader cache"
     owner = "mpv"
     place = Place(
-        cached("mpv"),
+        on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),)),
         remedy="set --gpu-shader-cache-dir",
         also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
     )

@@ -1,7 +1,6 @@
 """The places of the caches of machine learning: rows of ``systems``."""
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from gpucache.answers.entries import Location
 from gpucache.caches.places import (
     ANY_BINARY,
     WINDOWS,
+    XDG,
     Home,
     Place,
     Places,
@@ -62,7 +62,10 @@ class TorchKernelsPlaces(Places):
     owner = "PyTorch"
     unseen = "a changed byte inside a binary, or that of another kernel"
     place = Place(
-        (Var("PYTORCH_KERNEL_CACHE_PATH"), *cached("torch/kernels")),
+        (
+            Var("PYTORCH_KERNEL_CACHE_PATH"),
+            *on(cached("torch/kernels"), windows=(Var("TEMP", "torch/kernels"),)),
+        ),
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
     )
 
@@ -220,10 +223,6 @@ class AiterPlaces(Places):
     )
 
 
-_ON_MACOS = sys.platform == "darwin"
-_TINYGRAD = Home("Library/Caches/tinygrad", expanded=True)
-
-
 class TinygradPlaces(Places):
     name = "tinygrad"
     title = "tinygrad cache"
@@ -232,7 +231,11 @@ class TinygradPlaces(Places):
     place = Place(
         (
             _File("CACHEDB"),
-            *((_TINYGRAD,) if _ON_MACOS else cached("tinygrad", expanded=True)),
+            Var(XDG, "tinygrad"),  # on macOS as well
+            *on(
+                (Home(".cache/tinygrad", expanded=True),),
+                macos=(Home("Library/Caches/tinygrad", expanded=True),),
+            ),
         ),
         remedy="set CACHEDB to a file elsewhere",
         off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
@@ -325,6 +328,30 @@ class TorchTensorrtPlaces(Places):
         limit=("", 5 << 30),  # unless a program sets another
         lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
     )
+
+
+class TensorrtRtxPlaces(Places):
+    """The kernels that TensorRT-RTX compiled for engines, which run on any GPU, when programs started.
+
+    Source: Torch-TensorRT 2.14 (PyPI), ``dynamo/_defaults.py`` and ``runtime/_runtime_cache.py``, and the
+    texts in the library of TensorRT-RTX 1.7 (PyPI); no file written on a GPU was available. All engines of a
+    user share one file, replaced as a whole below a lock. A file of another version of TensorRT-RTX or
+    another GPU is rejected, and so is a broken header.
+    """
+
+    name = "tensorrt-rtx"
+    title = "TensorRT-RTX runtime cache"
+    owner = "TensorRT-RTX"
+    place = Place(
+        (Temporary("torch_tensorrt_"),),
+        remedy="name another file with runtime_cache",
+        lacking=(
+            "Torch-TensorRT has no variable but TMPDIR; a program names a file with runtime_cache, and one "
+            "of ONNX Runtime a directory with nv_runtime_cache_path"
+        ),
+    )
+    signs = (r"runtime_cache\w*\.bin",)
+    unlisted = r"(?!runtime_cache\w*\.bin$).*"
 
 
 class VllmPlaces(Places):

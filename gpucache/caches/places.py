@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
 _MATCHED = 1000
-WINDOWS = os.name == "nt"
+WINDOWS = sys.platform == "win32"
 XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
 ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
@@ -162,6 +162,11 @@ def user_cached(
     if system == "darwin":
         return (Home(f"Library/Caches/{place}", expanded=True),)
     return cached(place, expanded=True)
+
+
+def temporary_on_windows(below: str) -> tuple[Var, ...]:
+    """A place in the directory that Windows' ``GetTempPath`` gives a program."""
+    return Var("TMP", below), Var("TEMP", below)
 
 
 def on(

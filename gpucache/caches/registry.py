@@ -33,7 +33,7 @@ SYSTEMS = (
     "dxvk", "vulkan", "adaptivecpp", "chromium", "steam", "tinygrad",
     "cutile", "pycuda", "aiter", "quack", "drjit", "flydsl", "tilus", "pyfr", "keops", "gstaichi",
     "quadrants", "unsloth", "b12x", "mlx", "hidet", "modular", "cudf", "hub-kernels", "tt-metal", "neuron",
-    "tunableop", "firefox", "mpv", "qt",
+    "tunableop", "tensorrt-rtx", "firefox", "mpv", "qt",
 )  # fmt: skip
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},

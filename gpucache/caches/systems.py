@@ -16,6 +16,7 @@ from gpucache.caches.futhark import locations as _futhark  # noqa: F401 - a row,
 from gpucache.caches.places import (
     ANY_BINARY,
     WINDOWS,
+    XDG,
     Home,
     Medium,
     Place,
@@ -26,6 +27,7 @@ from gpucache.caches.places import (
     mount_of,
     mounts,
     on,
+    temporary_on_windows,
     user_cached,
 )
 from gpucache.caches.pocl import locations as _pocl  # noqa: F401
@@ -335,7 +337,14 @@ class OpenCVPlaces(Places):
     unseen = "a changed byte inside a binary"
     needs_folder_of_all = True
     place = Place(
-        (Var(_OPENCV_DIRECTORY), *cached("opencv")),
+        (
+            Var(_OPENCV_DIRECTORY),
+            *on(
+                cached("opencv"),
+                macos=(Var("TMPDIR", "opencv"), Temporary("opencv", user=False, folder="/tmp")),
+                windows=temporary_on_windows("opencv"),
+            ),
+        ),
         off={_OPENCV_SWITCH: ("0", "false")},
     )
     tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
@@ -370,7 +379,10 @@ class ArrayFirePlaces(Places):
     title = "ArrayFire kernel cache"
     owner = "ArrayFire"
     place = Place(
-        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire"))
+        (
+            Var("AF_JIT_KERNEL_CACHE_DIRECTORY"),
+            *on((Var(XDG, ".arrayfire"), Home(".arrayfire")), windows=temporary_on_windows("ArrayFire")),
+        )
     )
     tracing = {"AF_TRACE": "jit"}
 
@@ -380,7 +392,7 @@ class ClesperantoPlaces(Places):
     title = "clesperanto kernel cache"
     owner = "clesperanto"
     place = Place(
-        (Home(".cache/clesperanto"),),
+        on((Home(".cache/clesperanto"),), windows=(Var("LOCALAPPDATA", "clesperanto"),)),
         remedy="set HOME for these programs alone",
         off={"CLESPERANTO_NO_CACHE": ()},
         lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",

@@ -330,6 +330,7 @@ EXAMPLES: Mapping[str, Example] = {
     "tt-metal": _opaque("{number}/kernels/reader/1/brisc/brisc.elf"),
     "neuron": _opaque("neuronxcc-2.24.5133.0+58f8de22/MODULE_{number}+839ddec0/model.neff"),
     "tunableop": _opaque("tunableop_results{number}.csv"),
+    "tensorrt-rtx": _opaque("runtime_cache{number}.bin"),
     "firefox": _opaque("{number:016x}", "startup_shaders"),
     "mpv": _opaque("{number:064X}"),
     "qt": _opaque("{number:040x}"),

@@ -1,0 +1,115 @@
+"""Where programs keep their caches on each operating system."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
+
+from gpucache.caches.places import user_cached
+from tests.children import run_python
+
+_OURS = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+@pytest.mark.parametrize(("system", "like"), [("linux", Unix), ("darwin", MacOS)])
+def test_a_place_is_where_platformdirs_has_it(
+    system: str, like: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As platformdirs has it without variables but the home directory."""
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    ways = user_cached("app", "author", "below", system=system)
+    (found,) = filter(None, (way.find({"HOME": "/home/me"}) for way in ways))
+    assert str(found[0]) == f"{like('app', 'author').user_cache_dir}/below"
+
+
+@pytest.mark.parametrize(
+    ("author", "place"), [(None, "app/app/Cache"), ("", "app/Cache"), ("author", "author/app/Cache")]
+)
+def test_a_place_on_windows_is_below_its_author(author: str | None, place: str) -> None:
+    """As ``platformdirs`` takes None for the program and False for none."""
+    (way,) = user_cached("app", author, system="win32")
+    found = way.find({"LOCALAPPDATA": "/local"})
+    assert found is not None and found[0].as_posix() == f"/local/{place}"
+
+
+_ENVIRON = {
+    "HOME": "/home",
+    "USERPROFILE": "/profile",
+    "LOCALAPPDATA": "/local",
+    "APPDATA": "/roaming",
+    "TEMP": "/temp",
+    "TMPDIR": "/var/folders/t",
+    "USERNAME": "me",
+}
+_SHOW = """
+import json, sys
+from tests import winlike
+winlike.load()
+sys.platform = sys.argv[1]
+from gpucache.caches.systems import PLACES
+found = {name: row.place.find(json.loads(sys.argv[2])) for name, row in PLACES.items()}
+print(json.dumps({name: place and str(place[0]) for name, place in found.items()}))
+"""
+_SET = {
+    "darwin": {"HOME", "TMPDIR", "USERNAME"},
+    "win32": {"USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "USERNAME"},
+}
+# As the code of each owner has it: that of its wheel, or of its repository where there is none.
+_FOUND = {
+    "triton": ("/home/.triton/cache", "/profile/.triton/cache"),
+    "jax": (None, None),
+    "inductor": ("/var/folders/t/torchinductor_me", "/temp/torchinductor_me"),
+    "torch-extensions": (
+        "/home/Library/Caches/torch_extensions",
+        "/local/torch_extensions/torch_extensions/Cache",
+    ),
+    "torch-kernels": ("/home/.cache/torch/kernels", "/temp/torch/kernels"),
+    "helion": ("/var/folders/t/torchinductor_me/helion", "/temp/torchinductor_me/helion"),
+    "tensorrt-rtx": ("/var/folders/t/torch_tensorrt_me", "/temp/torch_tensorrt_me"),
+    "tvm-ffi": ("/home/.cache/tvm-ffi", "/profile/.cache/tvm-ffi"),
+    "tilelang": ("/home/.tilelang/cache", "/profile/.tilelang/cache"),
+    "tinygrad": ("/home/Library/Caches/tinygrad", "/profile/.cache/tinygrad"),
+    "cupy": ("/home/.cupy/kernel_cache", "/profile/.cupy/kernel_cache"),
+    "cutile": ("/home/.cache/cutile-python", "/local/cutile-python"),
+    "cuda.core": ("/home/.cache/cuda-python/program-cache", "/local/cuda-python/program-cache"),
+    "warp": ("/home/Library/Caches/warp", "/local/NVIDIA/warp/Cache"),
+    "pytools": ("/home/Library/Caches/pytools", "/local/pytools/pytools/Cache"),
+    "pyfr": ("/home/Library/Caches/pyfr", "/local/pyfr/pyfr/Cache"),
+    "drjit": ("/home/.drjit", "/temp/drjit"),
+    "pocl": ("/home/.cache/pocl/kcache", "/local/pocl"),
+    "sycl": ("/home/.cache/libsycl_cache", "/roaming/libsycl_cache"),
+    "opencv": ("/var/folders/t/opencv", "/temp/opencv"),
+    "arrayfire": ("/home/.arrayfire", "/temp/ArrayFire"),
+    "clesperanto": ("/home/.cache/clesperanto", "/local/clesperanto"),
+    "ggml-opencl": ("/home/Library/Caches/llama.cpp/cl-cache", "/local/llama.cpp/cl-cache"),
+    "dxvk": ("/home/.cache/dxvk", "/local/dxvk"),
+    "chromium": ("/home/Library/Application Support/Google/Chrome", "/local/Google/Chrome/User Data"),
+}
+
+
+def _places(platform: str, **more: str) -> dict[str, str | None]:
+    """By system the place on an operating system, with the variables of every process there and some more."""
+    environ = {name: place for name, place in _ENVIRON.items() if name in _SET[platform]}
+    words = ("-c", _SHOW, platform, json.dumps(environ | more))
+    found: dict[str, str | None] = json.loads(run_python(*words, env=_OURS))
+    return found
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_a_cache_is_where_its_owner_has_it(platform: str) -> None:
+    """Whatever that of Linux is."""
+    found = _places(platform)
+    wanted = {name: places[platform == "win32"] for name, places in _FOUND.items()}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_some_programs_on_macos_follow_the_directory_of_caches_first() -> None:
+    """tinygrad and PoCL look at it, mpv and what asks ``platformdirs`` do not."""
+    found = _places("darwin", XDG_CACHE_HOME="/xdg")
+    wanted = {"tinygrad": "/xdg/tinygrad", "pocl": "/xdg/pocl/kcache"}
+    library = {name: f"/home/Library/Caches/{place}" for name, place in (("mpv", "io.mpv"), ("warp", "warp"))}
+    assert {name: found[name] for name in (*wanted, *library)} == wanted | library
