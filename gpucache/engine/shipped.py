@@ -23,7 +23,7 @@ from gpucache.payload.reading import OnDisk, Reading, Source
 
 _NAME = re.compile(r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)")
 _WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco|fb)")
-_IS_PROGRAM = re.compile(r".+\.(?:cl|clcpp|cu|cuh|cpp|cc|c|h|hpp|py|ptx|spv|fut|gpc)")
+_IS_PROGRAM = re.compile(r".+\.(?:cl|clcpp|cu|cuh|hip|cpp|cc|c|h|hpp|py|ptx|spv|fut|gpc)")
 _WHOLE_BYTES, _MEMBERS = 64 << 20, 2000
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".hip_fatbin")
 _OPAQUE = "its format is not documented, so gpucache cannot say for which devices it has code"

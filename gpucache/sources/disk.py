@@ -244,7 +244,7 @@ def _read_all(fd: int, size: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-SUFFIXES = (".cl", ".cu", ".spv")
+SUFFIXES = (".cl", ".cu", ".hip", ".spv")
 _LARGEST_BYTES = 64 * 1024**2
 
 

@@ -151,10 +151,10 @@ def test_a_file_has_to_begin_as_its_name_says(
 
 def test_words_that_are_no_compiled_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources are names of programs, and a word alone is a key."""
-    for name in ("notes.txt", "scale.cl", "lib.so", "key"):
+    is_told = {"notes.txt": True, "scale.cl": False, "scale.hip": False, "lib.so": False, "key": True}
+    for name in is_told:
         (tmp_path / name).write_text("text", encoding="ascii")
-    told = {name: bool(unread(str(tmp_path / name))) for name in ("notes.txt", "scale.cl", "lib.so", "key")}
-    assert told == {"notes.txt": True, "scale.cl": False, "lib.so": False, "key": True}
+    assert {name: bool(unread(str(tmp_path / name))) for name in is_told} == is_told
     monkeypatch.chdir(tmp_path)
     assert not unread("key")
     assert unread(str(tmp_path / "gone.so")) and not unread(str(tmp_path / "gone"))

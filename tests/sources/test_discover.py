@@ -74,9 +74,9 @@ def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: py
 
 def test_folders_give_their_sources_sorted(tree: Tree) -> None:
     """Kernels below a directory are found by suffix; hidden directories and linked ones are skipped."""
-    files: dict[str, bytes | str] = {"b.cl": b"", "a/z.cu": b"", "a/n.h": b"", ".git/h.cl": b""}
-    root = tree({**files, "link": "a", "linked.cl": "b.cl", "broken.cl": "gone"})
-    assert discover([root]) == [root / "a/z.cu", root / "b.cl", root / "linked.cl"]
+    files: dict[str, bytes | str] = {"b.cl": b"", "a/y.hip": b"", "a/z.cu": b"", "a/n.h": b""}
+    root = tree({**files, ".git/h.cl": b"", "link": "a", "linked.cl": "b.cl", "broken.cl": "gone"})
+    assert discover([root]) == [root / "a/y.hip", root / "a/z.cu", root / "b.cl", root / "linked.cl"]
 
 
 def test_named_files_come_first_come_once_whatever_their_suffix(tree: Tree) -> None:
