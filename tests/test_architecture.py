@@ -367,7 +367,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_180,
     "remote": 4_820,
     "serve": 4_535,
-    "store": 3_490,
+    "store": 3_498,
     "backends": 3_780,
     "sources": 2_550,
     "payload": 1_905,

@@ -81,7 +81,10 @@ class Written(NamedTuple):
     changed: bool = False
     """Whether it was written anew."""
     problem: str = ""
-    """Why it was not written although it should have been, in one sentence; it is as it was."""
+    """Why it was not written although it should have been, in one sentence; it is as it was.
+
+    Empty if an attempt before had the same problem, so that every sentence is told once.
+    """
 
 
 def is_root_file(path: Path) -> bool:
@@ -241,6 +244,8 @@ def _alone(path: Path, wait_s: float = _WAIT_S) -> Iterator[Folder]:
         lock.single_flight(folder, f".{path.name}.lock", wait_s) as holding,
     ):
         if not holding:
+            if not os.access(path.parent, os.W_OK):
+                raise CacheUnusableError("its directory cannot be written; name a file in another one")
             raise CacheUnusableError("another process writes it, or its file system has no locks")
         yield folder
 
@@ -280,6 +285,7 @@ class RootFile:
         self._begun_ns = time.time_ns()
         self._identity: tuple[int, int, int] | None = None
         self._had: dict[str, tuple[int, int]] = {}
+        self._problem = ""
         self.damage = ""
         """The sentence about a damaged file; empty if it was whole."""
         with self._open() as file:
@@ -405,7 +411,7 @@ class RootFile:
                 _differs(self._had[one], now[one]) for one in now
             )
             if self._writes and not same:
-                with _alone(self._path, wait_s) as folder:
+                with _alone(self._path, 0 if self._problem else wait_s) as folder:
                     with self._open() as file:
                         if file is not None and self._identity != _identity(os.fstat(file.fileno())):
                             self._take(file)
@@ -416,11 +422,15 @@ class RootFile:
                 done = done._replace(changed=True)
         except OSError as error:
             why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}, or name another file"
-            return done._replace(problem=f"{self._path} was not written: {why}")
+            return done._replace(problem=self._untold(why))
         except GpucacheError as error:
-            return done._replace(problem=f"{self._path} was not written: {error}")
+            return done._replace(problem=self._untold(str(error)))
         size_bytes = 0 if self._identity is None else self._identity[1]
         return done._replace(entries=self._entries, size_bytes=size_bytes)
+
+    def _untold(self, why: str) -> str:
+        before, self._problem = self._problem, f"{self._path} was not written: {why}"
+        return self._problem if self._problem != before else ""
 
     def _current(self, heads: Mapping[Member, EntryHead]) -> list[Member]:
         """Entries that this process used or made, and those to which there is no newer one.

@@ -232,6 +232,16 @@ def test_a_file_that_is_not_trusted_does_not_keep_a_command_from_running(
     assert (done.returncode, "is not trusted" in done.stderr) == (0, True), done.stderr
 
 
+def test_a_file_that_cannot_be_written_is_said_once(file: Path) -> None:
+    """The command ends as without gpucache, also where its directory lets nothing be written at the end."""
+    need_nvrtc()
+    program = f"{_CUDA}\nimport os; os.mkdir(sys.argv[2])"
+    environ = {**os.environ, "GPUCACHE_RUN_TIMEOUT_MS": TIME_OUT_MS}
+    command = [*_GPUCACHE, "run", "--cache-file", file, "--", sys.executable, "-c", program, "2", file]
+    done = run_text(command, env=environ)
+    assert (done.returncode, done.stderr.count("was not written")) == (0, 1), done.stderr
+
+
 def test_a_command_that_a_signal_ends_has_its_builds_kept(file: Path) -> None:
     """The file is written before this process ends by the same signal."""
     need_nvrtc()
