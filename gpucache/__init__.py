@@ -1,4 +1,4 @@
-"""Compile GPU kernels once: a cache of compiled OpenCL and CUDA programs.
+"""Compile GPU kernels once: a cache of compiled OpenCL, CUDA and HIP programs.
 
 For PyOpenCL programs, ``gpucache.install()`` at their start serves every build from the cache, and
 ``gpucache.opencl.build_program(context, source)`` a single one. ``gpucache.cuda.compile_program(source,

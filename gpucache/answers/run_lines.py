@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpucache.answers.run import Ended, Intercepted, RunSummary
 
 INNER = "an outer 'gpucache run' was not asked"
-_UNSEEN = "no OpenCL or NVRTC build was seen"
+_UNSEEN = "no OpenCL, NVRTC or hipRTC build was seen"
 _WHERE = (
     "if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot "
     "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"

@@ -71,7 +71,7 @@ class Verbs(click.Group):
 @global_options
 @click.version_option(__version__, prog_name="gpucache", message="%(prog)s %(version)s")
 def gpucache() -> None:
-    """Warm, use, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs.
+    """Warm, use, inspect, verify, evict and bench the compile caches of OpenCL, CUDA and HIP programs.
 
     --root, --json, --quiet and --verbose may come before or after the command. 'gpucache help COMMAND'
     explains a command, 'man gpucache-COMMAND' in more detail.

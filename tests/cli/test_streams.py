@@ -158,4 +158,4 @@ def test_a_line_about_a_command_breaks_between_words(tmp_path: Path, options: st
         assert json.loads(done.stdout)["summary"]["command"] == "true"
     else:
         assert max(map(len, done.stdout.splitlines())) <= 40
-        assert "no OpenCL or NVRTC build was seen" in " ".join(done.stdout.split())
+        assert "no OpenCL, NVRTC or hipRTC build was seen" in " ".join(done.stdout.split())

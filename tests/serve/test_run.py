@@ -348,7 +348,7 @@ def test_a_command_that_fails_and_loads_nothing_is_told_where_builds_are_not_see
     run: Callable[..., Done],
 ) -> None:
     """As one that succeeds is: another loader, user or /tmp may be the reason."""
-    told = "no OpenCL or NVRTC build was seen before the command ended with exit code 3; if there was one"
+    told = "no OpenCL, NVRTC or hipRTC build was seen before the command ended with exit code 3; if"
     assert told in run("sh", "-c", "exit 3").err
 
 
