@@ -39,6 +39,7 @@ _USER = 1002
 _JOBS = manual.verbatims("fleet")
 (_CI_JOB,), (_NODES_JOB,) = _JOBS["CONTINUOUS INTEGRATION"], _JOBS["NODES"]
 _INIT_CONTAINER, _MAIN_CONTAINER = _JOBS["CONTAINERS"]
+*_, _APT_HOOK = _JOBS["UPGRADES OF DRIVERS"]
 (_FLEET_CHECK,) = _JOBS["MACHINES THAT WOULD MISS"]
 Done = subprocess.CompletedProcess[str]
 
@@ -249,6 +250,20 @@ def test_the_check_of_a_fleet_prints_the_commands_that_end_its_misses(
     assert built.returncode == 0, built.stderr
     after = site.sh(_FLEET_CHECK, folder, **trusting)
     assert after.returncode == 0, after.stdout
+
+
+@pytest.mark.skipif(not shutil.which("apt-config"), reason="apt is not installed")
+def test_after_an_installation_apt_builds_what_misses(site: Site) -> None:
+    """As apt reads its line; where gpucache fails, apt does not."""
+    folder = site.checkout("upgraded")
+    (folder / "hook").write_text(_APT_HOOK, encoding="ascii")
+    read = site.sh("apt-config -c hook dump --format '%v%n' DPkg::Post-Invoke", folder)
+    hook = f"""su() {{ [ "$1 $2 $3" = "- app -c" ] && sh -c "$4"; }}; {read.stdout.splitlines()[-1]}"""
+    assert site.sh(hook, folder).returncode == 0  # there is no recording
+    site.sh("gpucache record -o app -- python app.py; gpucache evict --all --yes", folder)
+    check = "gpucache warm --check --recording app"
+    codes = [site.sh(script, folder).returncode for script in (check, hook, check)]
+    assert codes == [3, 0, 0]
 
 
 class Pod:
