@@ -94,10 +94,11 @@ class Traces:
         for entry in entries:
             if entry.program and not entry.damage:
                 made, key = entry.created_ns, bytes.fromhex(entry.key)
-                was_read = entry.last_used_ns > made
+                # From a cache in a file, which keeps the days of uses alone, it comes with a time before its making.
+                was_read, may_be = entry.last_used_ns > made, entry.last_used_ns != made
                 self.shows_use |= was_read and entry.uses_show
                 self._programs[entry.program, entry.target] += _PACKED.pack(
-                    made, was_read or not entry.uses_show, key, hash(entry.payload_sha256)
+                    made, may_be or not entry.uses_show, key, hash(entry.payload_sha256)
                 )
             yield entry
 

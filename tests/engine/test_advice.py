@@ -175,6 +175,13 @@ def test_what_readers_without_a_trace_may_hit_is_not_told() -> None:
     assert shared.advice() == []
 
 
+def test_entries_of_a_file_whose_uses_of_that_day_are_not_kept_are_not_told() -> None:
+    """They come with a time before they were made, hit or not."""
+    unpacked = _filled("source", map(str, range(GROWTH_ENTRIES)))
+    unpacked.entries = [one._replace(last_used_ns=one.created_ns - 1) for one in unpacked.entries]
+    assert unpacked.advice() == []
+
+
 def test_few_key_fields_are_read_however_many_entries_there_are() -> None:
     """Reads are bounded over programs, and over the sets of twins of one program."""
     many = Cache()
