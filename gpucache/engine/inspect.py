@@ -94,7 +94,7 @@ class Traces:
         for entry in entries:
             if entry.program and not entry.damage:
                 made, key = entry.created_ns, bytes.fromhex(entry.key)
-                # From a cache in a file, which keeps the days of uses alone, it comes with a time before its making.
+                # A cache in a file keeps the days of uses alone: the time is then before the making.
                 was_read, may_be = entry.last_used_ns > made, entry.last_used_ns != made
                 self.shows_use |= was_read and entry.uses_show
                 self._programs[entry.program, entry.target] += _PACKED.pack(
