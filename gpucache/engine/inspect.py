@@ -325,10 +325,10 @@ def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
     """The state of another system's cache with each problem that a scan finds; the origins of
     its entries are counted in the same pass."""
     damages: list[Problem] = []
+    counted = Origins() if origins is None else origins
 
     def seen() -> Iterator[CacheEntry]:
-        entries = cache.scan(beside=True)
-        for entry in entries if origins is None else origins.of(entries):
+        for entry in counted.of(cache.scan(beside=True)):
             if entry.damage:
                 detail = f"{entry.key[:12]} {entry.program}: {entry.damage}"
                 damages.append(Problem(entry.damage.kind, detail))
@@ -339,6 +339,7 @@ def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
     try:
         found = state(cache, seen())
         whole = [Problem(one.kind, one.detail) for each in cache.leftovers() for one in each.findings]
+        whole += [Problem(None, told) for told in counted.without_reader()]
     except GpucacheError as error:  # reported, so that it does not hide the other caches
         whole = [Problem(None, str(error))]
     told = {one.detail: one for one in (*whole, *damages) if one.detail not in found.location.problems}

@@ -141,6 +141,14 @@ class Origins:
                 found[one] = self._why(one, uses, here, f"unused for {format_age(unused_ns)}")
         return {one: why for one, why in found.items() if why}
 
+    def without_reader(self) -> Iterator[str]:
+        """A sentence for each reader that is not here, if no use is recorded, so that nothing is stale."""
+        for gone in dict.fromkeys(one.gone for one in self.found if one.gone and not self.used_ns):
+            yield (
+                f"{gone}, which alone reads some of its entries, is not on this machine; no use is recorded "
+                "here, so evict --stale leaves them: name their keys"
+            )
+
     def superseded(self, entries: Iterable[CacheEntry], now_ns: int) -> Callable[[CacheEntry], bool]:
         """A test whether an entry was superseded by another of ``entries``, which pass through ``of`` once.
 

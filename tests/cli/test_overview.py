@@ -91,6 +91,16 @@ def test_without_anything_stale_nothing_is_said_of_it(run: Run, upgraded: Path) 
     assert run("--json", *text.EVICT_STALE.split()[1:]).document["outcomes"] == []
 
 
+def test_a_reader_that_is_gone_is_named_where_no_use_is_recorded(run: Run, upgraded: Path) -> None:
+    """Nothing is stale then, so that no other sentence has it."""
+    named = ("inspect", "--cache", f"pyopencl:{upgraded}")
+    assert "Python 2.9.1, which" not in run(*named).out
+    for path in upgraded.rglob("*"):
+        os.utime(path, ns=(path.stat().st_mtime_ns,) * 2)
+    assert run("--json", *text.EVICT_STALE.split()[1:]).document["outcomes"] == []
+    assert "Python 2.9.1, which" in run(*named).out
+
+
 def test_verify_tells_of_them_too(run: Run, upgraded: Path) -> None:
     """An entry that evict --stale removes is a stale finding of verify."""
     findings = run("--json", "verify", "--cache", f"pyopencl:{upgraded}").document["outcomes"]
