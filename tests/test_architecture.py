@@ -376,7 +376,7 @@ LINES: Mapping[str, int] = {
     "host": 1_050,
     "recording": 1_050,
     "kernels": 750,
-    "opencl": 1_000,
+    "opencl": 1_080,
     "probe": 550,
     "manifest": 380,
     "checks": 450,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.children import run_python, warm_misses
+from tests.modules import module
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -243,3 +244,82 @@ print(json.dumps(value(program(SOURCE + "// __TIME__ is not used").build(
 """
     assert run("intel", script) == 3
     assert list((tmp_path / "theirs").rglob("*"))
+
+
+_MODULES = f"""
+import logging
+from gpucache.library.missing import flush
+from gpucache.opencl import install, uninstall
+IL = {module()!r}
+logging.basicConfig(level="INFO")
+early = cl.Program(context, IL)
+early._prg.set_specialization_constant(3, np.int32(1))
+if os.environ.get("GPUCACHE_DIR"):
+    install()
+
+def made(*constants, il=IL):
+    program = cl.Program(context, il)
+    for number, value in constants:
+        program._prg.set_specialization_constant(number, value)
+    return program
+
+def result(program):
+    out = np.zeros(4, np.int64)
+    buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
+    program.spec(queue, (4,), None, buffer)
+    cl.enqueue_copy(queue, out, buffer)
+    return int(out[3])
+
+two, six = (3, np.int32(2)), (3, np.int32(6))
+"""
+_SERVED = """
+plain, again, bad = made().build(), made(six, (5, np.int64(1)), two).build(), made()
+print(json.dumps([
+    result(plain), result(again), result(made(six).build(devices=[device])), sorted(vars(again)),
+    again.kernel_names, error(bad.build, '-bogus'), bad.get_build_info(device, cl.program_build_info.STATUS),
+]))
+flush()
+"""
+_PASSED = """
+def refused():
+    program = made(two)
+    error(program._prg.set_specialization_constant, 3, np.int64(1))
+    return program
+
+def shared():
+    program = made()
+    cl.Program.from_int_ptr(program.int_ptr)._prg.set_specialization_constant(*two)
+    return program
+
+again, rebuilt, other = made(two), made(two).build(), made(two)
+kept = again._prg
+second = cl.Program.from_int_ptr(other.int_ptr)
+print(json.dumps([
+    result(early.build()), result(again.build()), result(cl.Program(kept)), result(rebuilt.build()),
+    result(refused().build()), result(shared().build()), result(other.build()), result(second),
+]))
+flush()
+"""
+
+
+def test_modules_are_served_with_their_constants(run: Run, tmp_path: Path) -> None:
+    """The first build of each; the program, its results and errors are PyOpenCL's own."""
+    script = _MODULES + _SERVED
+    plain, missed = run("intel", script, GPUCACHE_DIR=""), run("intel", script)
+    assert plain[:3] == [7009, 2001, 6009]
+    assert missed == plain
+    assert len([*tmp_path.rglob("*.gpc")]) == 3
+    assert run("intel", script, GPUCACHE_LOG="info") == plain
+    names = "print(json.dumps([result(made((3, np.int32(v))).build()) for v in (6, 6)]))"
+    assert run("intel", _MODULES + names, GPUCACHE_REQUIRE="1") == [6009, 6009]
+
+
+def test_modules_whose_constants_are_not_known_are_left_to_pyopencl(run: Run, tmp_path: Path) -> None:
+    """So are programs that have other owners, and second builds."""
+    script = _MODULES + _PASSED
+    plain = run("intel", script, GPUCACHE_DIR="")
+    assert plain[0] == 1009
+    assert plain[5] == 2009
+    for _ in range(2):
+        assert run("intel", script) == plain
+    assert len([*tmp_path.rglob("*.gpc")]) == 1

@@ -123,6 +123,8 @@ class Call:
         self.devices = [device for device in context.devices if devices is None or device in devices]
         self.names_odd_devices = devices is not None and len(self.devices) != len(devices)
         """Whether it names no device, one twice or another context's; PyOpenCL then reports the error."""
+        self.created: Any = None
+        """The binding's program that is to be built on a miss, if the caller has made it."""
         self.program: Any = None
         self.failed = False
         """Whether the compiler refused; the program then gets the compiler's error."""
@@ -131,19 +133,23 @@ class Call:
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
-        if self._request.options:  # constants, which PyOpenCL's own class does not set
-            return self.build_by(
-                lambda source: pyopencl_builds.build_as_pyopencl(
-                    self.context,
-                    source,
-                    self.options,
-                    self.named,
-                    compiler.created(self.context, source, self._request),
-                )
-            )
+        if self._request.options or self.created:  # constants, which PyOpenCL's own class does not set
+            return self.build_created(self.options, self._request)
         return self.build_by(
             lambda source: pyopencl_builds.build_plainly(
                 self.context, source, self._as_given(), self.named, self._cache_dir
+            )
+        )
+
+    def build_created(self, options: str | Sequence[str], request: BuildRequest) -> Any:
+        """PyOpenCL's build without its cache, of a program with its specialization constants."""
+        return self.build_by(
+            lambda source: pyopencl_builds.build_as_pyopencl(
+                self.context,
+                source,
+                options,
+                self.named,
+                self.created or compiler.created(self.context, source, request),
             )
         )
 

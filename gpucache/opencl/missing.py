@@ -16,7 +16,6 @@ from gpucache.host.environment import environment
 from gpucache.library import process
 from gpucache.library.missing import LATER, build, noting_failures, reason
 from gpucache.model import Artifact
-from gpucache.opencl import pyopencl_builds
 from gpucache.opencl.building import Call
 
 Variables = tuple[tuple[str, str], ...]
@@ -132,12 +131,7 @@ def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artif
     def compile_() -> Artifact:
         request = prepared.request
         if call.program is None:
-            options = for_pyopencl(request)
-            call.build_by(
-                lambda source: pyopencl_builds.build_as_pyopencl(
-                    call.context, source, options, call.named, compiler.created(call.context, source, request)
-                )
-            )
+            call.build_created(for_pyopencl(request), request)
         return compiler.artifact_of(call.program, device, request, call.compile_ns)
 
     return compile_
