@@ -51,7 +51,7 @@
  * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
  * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
  * printed as a float regardless of the format; they are numbers, not vectors, and are evaluated once, and
- * only by the work-item whose failure is reported. A condition is evaluated once, and not at all without
+ * only by a work-item that fails. A condition is evaluated once, and not at all without
  * checks.
  */
 #ifndef GPUCACHE_CHECK_H
@@ -119,34 +119,34 @@ typedef ulong gpucache_word_;
 
 #endif
 
-GPUCACHE_FUNCTION_ void gpucache_write_(
-    GPUCACHE_GLOBAL_ gpucache_word_ *words, int types, gpucache_word_ x, gpucache_word_ y, gpucache_word_ z,
-    gpucache_word_ a, gpucache_word_ b, gpucache_word_ c, gpucache_word_ d, gpucache_word_ e,
-    gpucache_word_ f, gpucache_word_ g, gpucache_word_ h)
+/* Record a failure if it is the first. */
+GPUCACHE_FUNCTION_ void gpucache_fail_(
+    GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count, int types, gpucache_word_ a,
+    gpucache_word_ b, gpucache_word_ c, gpucache_word_ d, gpucache_word_ e, gpucache_word_ f, gpucache_word_ g,
+    gpucache_word_ h)
 {
-    words[0] = (unsigned int)types;
-    words[1] = x;
-    words[2] = y;
-    words[3] = z;
-    words[4] = a;
-    words[5] = b;
-    words[6] = c;
-    words[7] = d;
-    words[8] = e;
-    words[9] = f;
-    words[10] = g;
-    words[11] = h;
-}
-
-/* Whether this failure is the first; if so, everything but its operands is recorded. */
-GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count)
-{
+    gpucache_word_ values[] = {(unsigned int)types, GPUCACHE_IDS_, a, b, c, d, e, f, g, h};
+    GPUCACHE_GLOBAL_ gpucache_word_ *words = (GPUCACHE_GLOBAL_ gpucache_word_ *)(record + 4);
     if (GPUCACHE_SWAP_(record, code) != -1)
-        return 0;
+        return;
     record[1] = line;
     record[2] = state >> 1;
     record[3] = count;
-    return 1;
+    for (int i = 0; i < 12; ++i)
+        words[i] = values[i];
+}
+
+/* The same for kernels with barriers. Intel's CPU compiler vectorises them only if this is a call: with the
+ * code in its place they take up to four times as long. Kernels without barriers are faster with it. */
+#if defined(__INTEL_LLVM_COMPILER)
+__attribute__((noinline))
+#endif
+GPUCACHE_FUNCTION_ void gpucache_fail_sync_(
+    GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count, int types, gpucache_word_ a,
+    gpucache_word_ b, gpucache_word_ c, gpucache_word_ d, gpucache_word_ e, gpucache_word_ f, gpucache_word_ g,
+    gpucache_word_ h)
+{
+    gpucache_fail_(record, state, code, line, count, types, a, b, c, d, e, f, g, h);
 }
 
 /* A kernel or function without these parameters does not compile, and the compiler names them. */
@@ -171,17 +171,13 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 #define GPUCACHE_WORD_(x) (GPUCACHE_IS_FLOATING_(x) ? GPUCACHE_FLOATING_(x) : (gpucache_word_)(x))
 
 /* Record a failure with its operands, padded to eight; its format stays on the host. */
-#define GPUCACHE_FAIL_(...) GPUCACHE_FILLED_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, )
-#define GPUCACHE_FILLED_(code, format, a, b, c, d, e, f, g, h, count, ...) \
-    do { \
-        if (gpucache_first_(GPUCACHE_RECORD_, GPUCACHE_STATE_, code, __LINE__, count)) \
-            gpucache_write_((GPUCACHE_GLOBAL_ gpucache_word_ *)(GPUCACHE_RECORD_ + 4), \
-                GPUCACHE_TYPE_(a) | GPUCACHE_TYPE_(b) << 4 | GPUCACHE_TYPE_(c) << 8 | GPUCACHE_TYPE_(d) << 12 | \
-                GPUCACHE_TYPE_(e) << 16 | GPUCACHE_TYPE_(f) << 20 | GPUCACHE_TYPE_(g) << 24 | \
-                GPUCACHE_TYPE_(h) << 28, GPUCACHE_IDS_, \
-                GPUCACHE_WORD_(a), GPUCACHE_WORD_(b), GPUCACHE_WORD_(c), GPUCACHE_WORD_(d), \
-                GPUCACHE_WORD_(e), GPUCACHE_WORD_(f), GPUCACHE_WORD_(g), GPUCACHE_WORD_(h)); \
-    } while (0)
+#define GPUCACHE_FAIL_(function, ...) GPUCACHE_FILLED_(function, __VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, )
+#define GPUCACHE_FILLED_(function, code, format, a, b, c, d, e, f, g, h, count, ...) \
+    function(GPUCACHE_RECORD_, GPUCACHE_STATE_, code, __LINE__, count, \
+        GPUCACHE_TYPE_(a) | GPUCACHE_TYPE_(b) << 4 | GPUCACHE_TYPE_(c) << 8 | GPUCACHE_TYPE_(d) << 12 | \
+        GPUCACHE_TYPE_(e) << 16 | GPUCACHE_TYPE_(f) << 20 | GPUCACHE_TYPE_(g) << 24 | GPUCACHE_TYPE_(h) << 28, \
+        GPUCACHE_WORD_(a), GPUCACHE_WORD_(b), GPUCACHE_WORD_(c), GPUCACHE_WORD_(d), \
+        GPUCACHE_WORD_(e), GPUCACHE_WORD_(f), GPUCACHE_WORD_(g), GPUCACHE_WORD_(h))
 
 /* A kernel that does not begin or end as its checks need does not compile, and the compiler names these. */
 #define GPUCACHE_RETURNS_ gpucache_only_behind_GPUCACHE_BEGIN_else_name_a_sync_point
@@ -260,7 +256,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
     do { \
         (void)GPUCACHE_RETURNS_; \
         if (!(condition)) { \
-            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            GPUCACHE_FAIL_(gpucache_fail_, number, __VA_ARGS__); \
             return; \
         } \
     } while (0)
@@ -268,7 +264,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 #define GPUCACHE_CHECK_SYNC_N(number, name, condition, ...) \
     do { \
         if (!(condition)) { \
-            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            GPUCACHE_FAIL_(gpucache_fail_sync_, number, __VA_ARGS__); \
             gpucache_left = gpucache_turn; \
             goto gpucache_sync_##name; \
         } \
@@ -277,7 +273,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 #define GPUCACHE_CHECK_INSIDE_N(number, condition, ...) \
     do { \
         if (!(condition)) { \
-            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            GPUCACHE_FAIL_(gpucache_fail_, number, __VA_ARGS__); \
             return 1; \
         } \
     } while (0)
