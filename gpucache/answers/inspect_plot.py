@@ -88,7 +88,8 @@ def draw(found: Days) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure((10, 5.6), facecolor="white", layout="constrained")
+    figure = Figure((10, 5.6), facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.15, h_pad=0.15)  # a margin on a dark page
     grown, used = figure.subplots(2, 1, sharex=True)
     most = found.size_bytes[-1]
     unit, unit_bytes = next((one for one in _UNITS if most >= one[1]), ("B", 1))

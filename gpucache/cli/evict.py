@@ -72,8 +72,8 @@ def evict(
 ) -> None:
     """Remove entries that match all given filters, least recently used first.
 
-    With URL they are entries of a store to which caches were pushed, used when a machine last pulled them;
-    pinned ones stay.
+    With URL, entries of that store are removed, and their last use is the last pull by any machine; pinned
+    ones stay.
 
     Without a filter the limit of GPUCACHE_MAX_SIZE applies, or another cache's own limit. --dry-run shows
     what would be removed.
@@ -81,14 +81,15 @@ def evict(
     \f
     --stale judges by the compilers, drivers and interpreters of this environment; entries of one that any
     environment used within 30 days stay. --superseded keeps entries that were used since the newer one was
-    made, or within an hour before; if another compiler or driver made that, or if its source is no file, 30
-    days must have passed as well. Neither chooses anything where uses are not recorded: in a root that other
-    users read, on file systems without access times, in a cache without a single use, and, against other
-    compilers, of a compiler without one. Uses by GPUCACHE_READ_ONLY and GPUCACHE_SYSTEM_DIRS, and from where
-    the cache is mounted read-only, are not recorded: give such readers a root made by warm --shared.
+    made, or within an hour before; if another compiler or driver made the newer one, or if its source is no
+    file, 30 days must have passed as well. Neither selects anything where uses are not recorded: in a root
+    that other users read, on file systems without access times, or in a cache without a single use. Entries
+    of a compiler without a recorded use are not compared with those of other compilers. Programs with
+    GPUCACHE_READ_ONLY or GPUCACHE_SYSTEM_DIRS, or with a read-only mount of the cache, record no uses: give
+    them a root made by warm --shared.
 
-    Exit 2 also means that a cache or an entry which was named, or the directory of --root or GPUCACHE_DIR,
-    does not exist, so that a timer does not stay green over a mistyped one.
+    Exit 2 also means that a named cache or entry, or the directory of --root or GPUCACHE_DIR, does not exist,
+    so that a timer with a typo fails.
 
     With several caches, --max-size and --max-files limit their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches

@@ -207,12 +207,13 @@ def page_name(context: click.Context) -> str:
 
 def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
     name, command = page_name(context), context.command
+    first, *more = _paragraphs(command)
     lines = [
-        *manual.title(name, 1, command.short_help or _paragraphs(command)[0]),
+        *manual.title(name, 1, command.short_help or first),
         manual.heading("SYNOPSIS"),
         manual.synopsis(context.command_path, " ".join(command.collect_usage_pieces(context))),
         manual.heading("DESCRIPTION"),
-        *manual.paragraphs(_paragraphs(command)),
+        *manual.paragraphs([first, *more] if command.short_help or not more else more),
         *_commands(context),
         manual.heading("OPTIONS"),
         *manual.options(_options(context)),

@@ -255,15 +255,15 @@ def inspect(
 ) -> None:
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
-    WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
-    fields; the URL of a store shows its entries. A compiled file (.so, .pt2, .vmfb, .engine) is shown with
-    the GPUs that it has code for; exit 3 if that of --device-profile is none. --why takes the options of
+    WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key fields;
+    the URL of a store shows its entries. A compiled file (.so, .pt2, .vmfb, .engine) is shown with the GPUs
+    that it has code for; exit 3 if the GPU of --device-profile is not among them. --why takes the options of
     warm and says, without compiling, whether a program would hit and if not why (exit 3).
 
     \f
-    Without arguments every cache has a line, the largest first. Stale entries are totalled, with the
-    command that removes them. Entries whose compiler or reader was used within 30 days are never
-    called stale. Drivers are queried only about devices for which two toolchains built.
+    Without arguments every cache has a line, the largest first. Stale entries are totalled, with the command
+    that removes them. Entries whose compiler or reader was used within 30 days are never called stale.
+    Drivers are queried only for devices whose entries two toolchains built.
 
     --watch prints a line (with --json an object) for each entry that is written from now on, and (on Linux)
     once a minute for each compile that has run for 5 seconds under a lock: its process, command, duration and

@@ -54,11 +54,10 @@ def pull(
     by a key of GPUCACHE_TRUSTED_KEYS.
 
     \f
-    With --cache all every system is filled for which the store has entries. Each entry is checked by its
+    With --cache all, every system that the store has entries of is filled. Each entry is checked by its
     format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
-    of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
-    From a web server, pull sees only entries listed in the index, which push and programs that send entries
-    update.
+    of the machine are listed and do not prevent a pull. After an interruption the next pull goes on. From a
+    web server, pull sees only entries listed in the index, which push and programs that send entries update.
 
     In a directory or bucket that it may write to, pull notes the day, so that 'gpucache evict URL
     --older-than 30d' takes entries that no machine pulled for 30 days.

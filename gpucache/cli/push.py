@@ -70,27 +70,27 @@ def push(
     pulled by https://.
 
     Any number of machines may push to one store at once: a file that several entries share is kept once, and
-    two variants of a key are both kept. After an interruption the next push goes on.
-    Files of some systems contain paths of this machine or names of its programs; push reports that. Entries
-    of gpucache itself contain the build options, with every -D value, and the paths of headers: the key is
-    made of them, so they cannot be left out. What lets a program's first start hit at once goes with them,
-    listed by inspect as gpucache-rows; it has no source text.
+    two variants of a key are both kept. After an interruption the next push goes on. Files of some systems
+    contain paths of this machine or names of its programs; push reports that. Entries of gpucache itself
+    contain the build options, with every -D value, and the paths of headers: the key is made of them, so they
+    cannot be left out. The rows of the index, which let a program's first start hit at once, go with them;
+    inspect lists them as gpucache-rows. They contain no source text.
 
     --follow is for a job that may be killed: what it adds to the caches is in the store within seconds. Until
     the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends, a
     second one ends at once; the summary counts the whole time. 'gpucache run --push URL' does this beside one
     command, for what that adds.
 
-    An entry is reported as sent once the store was seen to have it. What evict and verify --repair remove is
-    gone for readers at once; its files are marked, and removed by the first push, eviction or repair that
-    runs an hour later, so that none of them takes a file from a machine that is sending the same.
+    An entry is reported as sent once the store was seen to have it. Entries that evict or verify --repair
+    removes are gone for readers at once. Their files are only marked, and removed by the first push, eviction
+    or repair at least an hour later, so that a machine that is just sending the same file does not lose it.
 
-    Each push --pin NAME moves the pin to its own entries, those that were there already included; one of an
-    empty root removes it. 'gpucache inspect URL --pins' lists pins.
+    Each push --pin NAME moves the pin to the entries that it selects, including those that the store had
+    already; with an empty root it removes the pin. 'gpucache inspect URL --pins' lists pins.
 
-    The tag of oci://, gpucache if none is named, is an image with files as their owners lay them out: entries
-    of gpucache are a root, those of others are below the name of their system. Copy it with skopeo, pin its
-    digest, or mount it as an image volume.
+    The tag of oci:// (default: gpucache) is an image in which files lie as programs expect them: entries of
+    gpucache as a root, those of each other system below its name. Copy it with skopeo, pin its digest, or
+    mount it as an image volume.
 
     Buckets take the variables of their cloud: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE with keys,
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;

@@ -65,35 +65,38 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
     --learn or 'warm --misses'. The exit code is the command's. GPUCACHE_LOG=info prints each hit and miss.
 
     \f
-    Processes that the command starts are served too. A program continues as without gpucache if anything
-    goes wrong, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
-    has the reason.
+    Processes that the command starts are served too. If anything goes wrong, or this process is killed, a
+    program continues as without gpucache. With GPUCACHE_REQUIRE=1 a miss fails, and its build log has the
+    reason.
 
     NVRTC and hipRTC are reached through LD_AUDIT, which leaves less room for the thread-local variables of
     libraries; so the command has glibc.rtld.optional_static_tls=4096 in GLIBC_TUNABLES, which is enough for
     jemalloc, tcmalloc and ASan. Programs with TSan, LSan or Scudo, which need more, start with --no-nvrtc.
 
-    OpenCL: the ICD loader must support OPENCL_LAYERS. NVRTC 12 and 13, and the hipRTC of libamdhip64 5 and
-    6 or libhiprtc 5 to 7 (tried: Debian's 5.2): must be loaded dynamically by glibc, from any path;
-    hipRTC's options must name one architecture, and its linker is not served. Not supported: an NVRTC that
-    is linked statically or not named libnvrtc.so (as in some wheels), setuid programs, and other C
-    libraries than glibc. For OpenCL programs built with clCompileProgram and clLinkProgram the link step is
-    served, but not on PoCL; of SPIR-V modules the first build, with its specialization constants, as SYCL
-    programs need it on OpenCL devices (SYCL_CACHE_PERSISTENT=1 has them keep a cache of their own). A
-    program with other mounts, another root directory, user, group or capabilities than gpucache, or with a
-    seccomp filter that gpucache does not have, gets hits at most: its misses are not cached. In a container
-    with a default profile they are, if gpucache runs there too.
+    OpenCL: the ICD loader must support OPENCL_LAYERS. For programs built with clCompileProgram and
+    clLinkProgram the link step is served, but not on PoCL. Of a SPIR-V module the first build is served, with
+    its specialization constants, as SYCL programs need it on OpenCL devices (SYCL_CACHE_PERSISTENT=1 has them
+    keep a cache of their own).
+
+    NVRTC 12 and 13, and the hipRTC of libamdhip64 5 and 6 or libhiprtc 5 to 7 (tried: Debian's 5.2), must be
+    loaded dynamically by glibc, from any path. The options of hipRTC must name one architecture, and its
+    linker is not served. Not supported: an NVRTC that is linked statically or not named libnvrtc.so (as in
+    some wheels), setuid programs, and other C libraries than glibc.
+
+    A program whose mounts, root directory, user, group or capabilities differ from gpucache's, or that has a
+    seccomp filter which gpucache lacks, gets hits at most: its misses are not cached. For a program in a
+    container with a default profile they are cached if gpucache runs in the container, too.
 
     With --cache-file, or GPUCACHE_FILE, which every verb and every program that uses gpucache reads, the
-    cache is one file: a tar file of a cache's directory, for one program. It is read at once, into memory
-    (XDG_RUNTIME_DIR, /dev/shm or TMPDIR), and entries that newer ones superseded go when it is written. A run
-    that is killed leaves it as it was, and several at once add to it one after another. Only its directory
-    has to exist.
+    cache is one file: a tar file of a cache's directory, for one program. It is unpacked into memory
+    (XDG_RUNTIME_DIR, /dev/shm or TMPDIR) at the start; when it is written, superseded entries are dropped. A
+    run that is killed leaves it unchanged, and several runs at once add to it one after another. The file
+    need not exist, but its directory must.
 
-    With --push entries are sent within seconds, as 'gpucache push --cache all --follow' does, so that a
-    job that is killed loses the last of them at most. What the caches had before is left to 'gpucache push';
-    the command begins once that is known. The end waits up to a minute until the rest is sent; a store that
-    cannot be reached changes neither the command nor its exit code.
+    With --push entries are sent within seconds, as 'gpucache push --cache all --follow' does, so a job that
+    is killed loses only the last of them. Entries that the caches had before are left to 'gpucache push'; the
+    command starts once they are listed. At its end run waits up to a minute until the rest is sent. A store
+    that cannot be reached changes neither the command nor its exit code.
 
     Standard output, input and terminal are the command's. At its end one line on standard error
     summarises its builds; with --json the document is printed there. If a signal ends the command, this

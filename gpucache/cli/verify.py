@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @flag(
     "--load",
     "Load each entry of our own cache on its device in a child process, as a program would; no kernel is "
-    "launched. Entries of others are never loaded: their own program's start is the answer.",
+    "launched. Entries of other systems are never loaded: start their own program to try them.",
 )
 @flag("--rebuild", "Compile each entry again from its source file and compare.")
 @flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")
@@ -41,9 +41,9 @@ def verify(
     stale, superseded, orphan, leftover, locked, unsupported.
 
     \f
-    Exit 2 also means that a cache which was named, or the directory of --root or GPUCACHE_DIR, does not
-    exist. With --load, exit 4 means that the machine lacks processes, memory or descriptors to load anything.
-    Entries of other caches may have no checksum: only their form is checked, and their number is shown.
+    Exit 2 also means that a named cache, or the directory of --root or GPUCACHE_DIR, does not exist. With
+    --load, exit 4 means that the machine lacks processes, memory or descriptors to load anything. Entries of
+    other caches may have no checksum: only their form is checked, and their number is shown.
 
     With --repair a damaged entry of SYCL is removed with its whole directory, copies too: programs hit all
     other entries at once, and that one at their second start.

@@ -139,7 +139,7 @@ def warm(
     --on builds on a cluster's workers, for their devices and with their environment variables; they need the
     same version of gpucache. No shared file system is needed: sources, headers and options are sent, builds
     run in processes of their own, and an entry is checked before it is kept here; 'gpucache push' sends it.
-    A build whose worker is lost, or does not answer within --timeout and 180 seconds, is tried once more. A
+    A build whose worker is lost, or does not answer within --timeout plus 180 seconds, is tried once more. A
     worker that does not answer gets no more builds. Builds that contain the paths of their files fail. The
     workers must be trusted: Dask and mpi4py can run code that a worker sends. Run --on mpi as
     'mpiexec -n N gpucache warm ... --on mpi': rank 0 distributes and stores, the others build. If a rank dies
