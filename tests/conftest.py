@@ -36,7 +36,12 @@ settings.load_profile("repeatable")
 
 _PLACES = ("HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR")
 """The variables that, with TMPDIR, put caches below directories of the tests."""
-_OTHERWISE_IN_VAR_TMP = ("OPTIX_CACHE_PATH", "OPENCV_OPENCL_CACHE_DIR")
+_OTHERWISE_FOR_ALL_USERS = (
+    "OPTIX_CACHE_PATH",
+    "OPENCV_OPENCL_CACHE_DIR",
+    "NEURON_COMPILE_CACHE_URL",
+    "TT_METAL_CACHE",
+)
 _RECORD = Path(__file__).with_name("record") / "sitecustomize.py"
 """Does so for owners that read the user's record, in this process and in those that it starts."""
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
@@ -90,7 +95,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TMPDIR", temporary)
         patch.setattr(tempfile, "tempdir", None)
         record = tmp_path_factory.mktemp("record")
-        for name in _OTHERWISE_IN_VAR_TMP:
+        for name in _OTHERWISE_FOR_ALL_USERS:
             patch.setenv(name, str(record / name.lower()))
         shutil.copy(_RECORD, record)
         if sys.platform != "win32":

@@ -1,19 +1,18 @@
 """Caches whose entries are one file each, and a manifest in JSON with its size and SHA-256."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files
+from gpucache.caches.files import LARGEST_BYTES, Files, Parts, Span
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.learning_places import B12xPlaces, UnslothPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
-_MANIFEST_BYTES, _LARGEST_BYTES = 16 << 20, 4 << 30
+_MANIFEST_BYTES = 16 << 20
 
 
 class _Manifested(FilesFormat):
@@ -40,22 +39,20 @@ class _Manifested(FilesFormat):
             return
         again = f"{self.owner} sees it and makes it again"
         manifest = self._manifest(item)
-        data = self.payload(item)
+        parts = Parts(item, self._named(item, self.entry_file), "")
         if manifest is None:
             yield Problem(FindingKind.CORRUPT, f"its manifest is no JSON object; {again}")
-        elif manifest.get(self.bytes_field) != len(data):
-            told = (
-                f"it has {len(data)} bytes where its manifest has {manifest.get(self.bytes_field)}; {again}"
-            )
+        elif (expected := manifest.get(self.bytes_field)) != parts.size_bytes:
+            told = f"it has {parts.size_bytes} bytes where its manifest has {expected}; {again}"
             yield Problem(FindingKind.TRUNCATED, told)
-        elif hashlib.sha256(data).hexdigest() != manifest.get(self.digest_field):
+        elif parts.sha256(Span(0, parts.size_bytes)) != manifest.get(self.digest_field):
             yield Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of its manifest; {again}")
 
     def payload(self, item: Files) -> bytes:
         name = self._named(item, self.entry_file)
         if not name:
             raise FormatError(f"{item.path} has no {self.entry_file}")
-        return item.read(name, _LARGEST_BYTES)
+        return item.read(name, LARGEST_BYTES)
 
     def _named(self, item: Files, ending: str) -> str:
         return next((name for name in item.names if name.endswith(ending)), "")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.backends import installation
 from gpucache.backends.hip import BACKEND, hiprtc
 from gpucache.backends.hip.options import VARIABLES, request_as_asked
 from gpucache.engine.prepare import Prepared, prepare
@@ -116,8 +117,12 @@ def files() -> Iterator[Path]:
     yield hiprtc.installation().libraries[0]
 
 
-def test_the_builds_of_all_libraries_are_in_the_toolchain(files: Path, tmp_path: Path) -> None:
+def test_the_builds_of_all_libraries_are_in_the_toolchain(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """HipRTC, its header, comgr and LLVM: another file of any of them is another compiler."""
+    for known in ("_marks", "_contents"):  # else each later build here is of a compiler that was replaced
+        monkeypatch.setattr(installation, known, dict(getattr(installation, known)))
     target, found = Target("hip", "gfx90a"), hiprtc.search(files, (9, 0), "")[1]
     assert {path.name.partition(".")[0] for path in found} > {
         "libamdhip64",
