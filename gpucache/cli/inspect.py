@@ -263,14 +263,13 @@ def inspect(
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the command
     that removes them. Entries whose compiler or reader was used within 30 days are never called stale.
-    Drivers are queried only for devices whose entries two toolchains built.
+    Drivers are queried only for devices whose entries two toolchains built. --list writes
+    every row, on a terminal and into a pipe; pipe it to head for fewer.
 
     --watch prints a line (with --json an object) for each entry that is written from now on, and (on Linux)
     once a minute for each compile that has run for 5 seconds under a lock: its process, command, duration and
     lock. It depends on the system's notice of changed files, so it does not see other machines' writes to a
     shared directory, and names the program only while that has the file open.
-
-    --list writes every row, on a terminal and into a pipe alike; pipe it to head for the first ones.
 
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.

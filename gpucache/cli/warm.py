@@ -133,8 +133,7 @@ def warm(
     with the same kind of compiler, with the headers and directories as recorded. A machine without such a
     device is skipped. Machines with the same results are one row; -v and --json list each. With --cache
     only that store is searched, by the catalogues that push wrote. A command builds all programs of its
-    recordings for each target that it names. To give many profiles:
-    $(printf -- '--device-profile %s ' fleet/*.json)
+    recordings for each target that it names. gpucache-fleet(7) gives many profiles at once.
 
     --on builds on a cluster's workers, for their devices and with their environment variables; they need the
     same version of gpucache. No shared file system is needed: sources, headers and options are sent, builds
