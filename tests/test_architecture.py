@@ -120,6 +120,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "engine": _ENGINE,
     # The builds of workers elsewhere come back as the files of entries.
     "engine.warm.elsewhere": _ENGINE | {"store.format"},
+    # A mega-cache is in a file of any name, so that no system finds it.
+    "engine.shipped": _ENGINE | {"caches.mega_cache"},
     # The processes of starts put their parts together from plain values.
     "bench": frozenset(
         {"leaves", "settings", "sources", "assembly", "engine", "backends", "caches.known_caches"}
@@ -475,7 +477,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     ),
     "cupy": frozenset({"cupy"}),
     "warp": frozenset({"caches.triton", "kernels"}),
-    "inductor": frozenset({"caches.vllm"}),
+    "inductor": frozenset({"caches.vllm", "caches.mega_cache"}),
     # One reports the other caches in their places, and a page says when a snapshot is better.
     "vllm": frozenset({"caches.deep_gemm"}),
     "deep-gemm": frozenset({"caches.vllm"}),

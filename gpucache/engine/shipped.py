@@ -4,7 +4,8 @@ A file can have gigabytes of code, so only the headers of its images are read. S
 ``gpucache.payload.containers`` and ``gpucache.payload.elf``; a package of PyTorch's (``.pt2``, AOTInductor)
 is a zip file with binaries and libraries in it, and so is a module of IREE's (``.vmfb``; checked against
 files of its compiler 3 for CUDA, HIP, Vulkan and CPUs), with the PTX or AMD's ELF in a message of
-FlatBuffers. A Metal library (``.metallib``) begins with ``MTLB``.
+FlatBuffers. A Metal library (``.metallib``) begins with ``MTLB``. A mega-cache of PyTorch
+has any name, see ``gpucache.caches.mega_cache``.
 """
 
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpucache.answers.shipped import PACKED, Shipped
+from gpucache.caches import mega_cache
 from gpucache.errors import FormatError
 from gpucache.host import os_errors
 from gpucache.model import Device
@@ -46,7 +48,7 @@ def is_shipped(word: str) -> bool:
     """Whether a word names such a file. Raises nothing."""
     path = Path(word)
     try:
-        return _NAME.fullmatch(path.name) is not None and path.is_file()
+        return path.is_file() and (_NAME.fullmatch(path.name) is not None or mega_cache.is_at(path))
     except (OSError, ValueError):
         return False
 
@@ -61,7 +63,7 @@ def unread(word: str) -> str:
     try:
         if compiled and not source and not path.is_symlink() and not path.exists():
             return "does not exist; check the path"
-        if compiled or source or path.name == word == path.stem or not path.is_file():
+        if source or is_shipped(word) or path.name == word == path.stem or not path.is_file():
             return ""
     except (OSError, ValueError):
         return ""
@@ -104,6 +106,8 @@ def _read(path: Path, disk: OnDisk) -> tuple[str, set[str], str]:
         return "fatbin", set(_fatbins(disk, 0, disk.size)), ""
     if start.startswith(_METAL):
         return "metallib", set(), _AIR
+    if mega_cache.begins(start):
+        return "mega-cache", set(), mega_cache.described(disk)
     if start and is_plan(start):
         made = " ".join(f"{name} {version}" for name, version in plan_version(start))
         return "engine", set(), f"it is of {made}; {_OPAQUE}" if made else _OPAQUE

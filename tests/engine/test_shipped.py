@@ -1,7 +1,10 @@
 """Compiled files that somebody shipped, made from their formats, and the machines that they fit."""
 
+import pickle
 import struct
 import zipfile
+import zlib
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from gpucache.model import Device, Target
 from tests.caches.deep_gemm.build import CUBIN
 from tests.caches.opened import PTX
 from tests.caches.rocfft import build as rocfft
+from tests.caches.test_pickles import POISONED
 from tests.payload.build import elf64
 
 _PTX, _CUBIN = 1, 2
@@ -158,3 +162,42 @@ def test_words_that_are_no_compiled_files_are_told(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     assert not unread("key")
     assert unread(str(tmp_path / "gone.so")) and not unread(str(tmp_path / "gone"))
+
+
+def _mega_cache(*contents: bytes) -> bytes:
+    def part(data: bytes) -> bytes:
+        return struct.pack(">Q", len(data)) + data
+
+    made = struct.pack(">Q", 1) + part(b64encode(b"inductor")) + struct.pack(">Q", len(contents))
+    for content in contents:
+        made += part(b64encode(b"key")) + part(content)
+    return struct.pack(">I", zlib.crc32(made)) + made
+
+
+_GRAPH = pickle.dumps({"graph": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("data", "damaged"),
+    [
+        (_mega_cache(_GRAPH, _GRAPH), False),
+        (_mega_cache(_GRAPH, POISONED["protocol 0"]), True),
+        (_mega_cache(_GRAPH)[:-1], True),
+        (_mega_cache(_GRAPH)[:-1] + b"?", True),
+    ],
+)
+def test_a_mega_cache_of_pytorch_is_known_by_its_content(data: bytes, damaged: bool, tmp_path: Path) -> None:
+    """Its checksum is compared, and so are the names in each of its graphs."""
+    path = tmp_path / "artifacts"
+    path.write_bytes(data)
+    assert is_shipped(str(path))
+    found = read_shipped(path)
+    assert found.damaged == damaged, found.problem
+
+
+def test_a_mega_cache_whose_lengths_lie_is_damaged(tmp_path: Path) -> None:
+    """Nothing is allocated by them, and the checksum is right."""
+    made = struct.pack(">QQ", 1, 1 << 60)
+    path = tmp_path / "artifacts"
+    path.write_bytes(struct.pack(">I", zlib.crc32(made)) + made)
+    assert read_shipped(path).damaged
