@@ -153,7 +153,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},
     # C gets constants of the store.
-    "cli.generate": _CLI | {"store"},
+    "cli.generate": _CLI | {"store", "library"},
     "__main__": frozenset({"cli"}),
 }
 _ROOMS = frozenset(name for name in ALLOWED if "." not in name)
@@ -364,7 +364,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 LINES: Mapping[str, int] = {
     "caches": 17_850,
     "engine": 8_835,
-    "native": 6_484,
+    "native": 6_488,
     "answers": 5_826,
     "cli": 6_192,
     "remote": 4_820,

@@ -35,6 +35,7 @@ from gpucache.cli.usage import EXAMPLES, Example
 from gpucache.errors import ExitCode
 from gpucache.host.file_stamps import FUNCTIONS_OF_FILES
 from gpucache.host.scratch import MARK
+from gpucache.library.rows import ABI
 from gpucache.serve.command import PASSED_ON
 from gpucache.serve.environment import ROOM, ROOM_BYTES
 from gpucache.serve.listening import PATH_BYTES_CAP
@@ -95,7 +96,7 @@ def _constants() -> str:
     }
     texts: dict[str, str | int] = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
     texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
-    texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "SOCKET_CAP": PATH_BYTES_CAP}
+    texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "LIBRARY_ABI": ABI, "SOCKET_CAP": PATH_BYTES_CAP}
     texts["ROOM"] = ROOM_BYTES
     values = {name: json.dumps(value) for name, value in texts.items()}
     values["PASSED_ON"] = ", ".join(PASSED_ON)

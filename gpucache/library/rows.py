@@ -35,6 +35,8 @@ _AFTER_MISSES = frozenset(
         *("GPUCACHE_RUN_SOCKET", "GPUCACHE_RUN_ROOTS", "GPUCACHE_RUN_FILTERS", "GPUCACHE_RUN_TUNABLES"),
     }
 )
+ABI = 1
+"""The number of the signatures below: a library that was built before they changed is not called."""
 _MACHINE = "/etc/gpucache.toml"
 """As ``settings`` has it."""
 _INFO = 20
@@ -71,8 +73,10 @@ class Library:
     """The functions of ``native/library.c``."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError if it does not load."""
+        """Raises OSError if it does not load, AttributeError if it has other signatures."""
         library = ctypes.CDLL(path)
+        if library.gpucache_abi() != ABI:
+            raise AttributeError("gpucache_abi")
         text, size = ctypes.c_char_p, ctypes.c_size_t
         library.gpucache_begin.restype = ctypes.c_uint64
         library.gpucache_driver_of.argtypes, library.gpucache_driver_of.restype = (ctypes.c_void_p,), text
@@ -133,8 +137,14 @@ class Library:
 def library() -> Library | None:
     """The C library; None where it is not built."""
     path, problem = find("library")
-    with suppress(OSError, AttributeError):
+    try:
         return None if problem else Library(path).begin()
+    except AttributeError:
+        from gpucache.library.process import say_once
+
+        say_once(f"{path} was built for another version of gpucache; run python -m gpucache.native.build")
+    except OSError:
+        return None
     return None
 
 

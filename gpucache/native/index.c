@@ -266,7 +266,7 @@ static void describe_field(const struct question *question, size_t field, struct
     const char *what = "source";
     if (question->kind != WIRE_COMPILE && field >= AT_DEVICES) what = facts[(field - AT_DEVICES) % DEVICE_FIELDS - 1];
     if (question->kind != WIRE_COMPILE && field == AT_OPTIONS) what = "build options";
-    if (question->kind == WIRE_COMPILE && field == AT_OPTIONS) what = "version of NVRTC";
+    if (question->kind == WIRE_COMPILE && field == AT_OPTIONS) what = "version of NVRTC or hipRTC";
     if (question->kind == WIRE_COMPILE && field == AT_NAME) what = "file name";
     if (question->kind == WIRE_COMPILE && field > AT_NVRTC_SOURCE) what = "an option, a header or a name expression";
     if (is.size + was.size > 300)

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <time.h>
 
+#include "constants.h"
 #include "entries.h"
 #include "journal.h"
 
@@ -28,6 +29,8 @@ static uint64_t process_begun_ns(void) {
     uint64_t age_ns = (uint64_t)up.tv_sec * 1000000000 + (uint64_t)up.tv_nsec - ticks * (1000000000 / a_second);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age_ns;
 }
+
+EXPORTED int gpucache_abi(void) { return LIBRARY_ABI; }
 
 /* Note the current directory and when this process began, before any compiler was loaded, and return the latter; 0 if
    that is unknown, and then no file that a compiler may have read before is believed if it changed ever since. */

@@ -268,7 +268,7 @@ class NVRTCServing(Session[Call]):
         kinds = [ArtifactKind(each.request.artifact_kind) for each in one.prepared]
         if one.wanted and given.artifacts.keys() != {kind.value for kind in kinds}:
             made, known = (format_list(sorted(each)) for each in (given.artifacts, kinds))
-            why = f"NVRTC returned {made} where gpucache knows {known}, so nothing was kept"
+            why = f"the compiler returned {made} where gpucache knows {known}, so nothing was kept"
             return replace(one.outcome, reason=why)
         for kind, each in zip(kinds, one.prepared, strict=True):
             if why_not := self.publish(one, each, _artifact(one.asked, given, kind, refusal), miss):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.library import rows
+from gpucache.native.build import find_compiler
 from gpucache.settings import MACHINE, find_root
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_python
@@ -23,6 +25,7 @@ import numpy as np
 import pyopencl as cl
 from gpucache import opencl
 from gpucache.library import rows
+from gpucache.native.build import find_compiler
 if sys.argv[1] == "python":
     rows.library = lambda: None
 context = cl.Context(next(one for one in cl.get_platforms() if one.name.startswith("Intel")).get_devices())
@@ -202,6 +205,7 @@ _CUDA = """
 import json, sys
 import cuda.core
 from gpucache.library import rows
+from gpucache.native.build import find_compiler
 if sys.argv[1] == "python":
     rows.library = lambda: None
 from gpucache.cuda import compile_program
@@ -292,3 +296,19 @@ def test_each_answer_of_a_process_is_checked_anew(settings: dict[str, str]) -> N
     pytest.importorskip("cuda.core")
     told = run_python("-c", _STATES, env=settings).split()
     assert told == ["True", *["False"] * 6, "True"]
+
+
+@pytest.mark.parametrize("text", ["", "int gpucache_abi(void) { return -1; }"], ids=["none", "another"])
+def test_a_library_of_another_version_is_not_called(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that an upgrade of a checkout left; the log says how to build it again."""
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler is here")
+    source, made = tmp_path / "old.c", str(tmp_path / "old.so")
+    source.write_text(text, encoding="utf-8")
+    subprocess.run([*compiler.command, "-shared", "-fPIC", str(source), "-o", made], check=True)
+    monkeypatch.setattr(rows, "find", lambda _: (made, ""))
+    assert rows.library.__wrapped__() is None
+    assert "gpucache.native.build" in caplog.text
