@@ -257,9 +257,8 @@ def inspect(
 
     WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key fields;
     the URL of a store shows its entries. A compiled file (.so, .pt2, .vmfb, .engine) is shown with the GPUs
-    that it has code for, a mega-cache of PyTorch with its artifacts; exit 3 if the GPU of --device-profile is
-    not among them. --why takes the options of warm and says, without compiling, whether a program would hit
-    and if not why (exit 3).
+    that it has code for, a mega-cache of PyTorch with its artifacts; exit 3 if --device-profile has none of
+    these GPUs. --why takes the options of warm and says whether a program would hit and if not why (exit 3).
 
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the command
