@@ -95,9 +95,8 @@ def _constants() -> str:
         "BINARIES": unbuilt(0, loaded=True, binaries=111),
     }
     texts: dict[str, str | int] = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
-    texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode()}
+    texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode(), "ROOM": ROOM_BYTES}
     texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "LIBRARY_ABI": ABI, "SOCKET_CAP": PATH_BYTES_CAP}
-    texts["ROOM"] = ROOM_BYTES
     values = {name: json.dumps(value) for name, value in texts.items()}
     values["PASSED_ON"] = ", ".join(PASSED_ON)
     values["FUNCTIONS_OF_FILES"] = ", ".join(

@@ -9,10 +9,10 @@
 #define MARK ".gpucache-scratch"
 #define TAG_NAME "CACHEDIR.TAG"
 #define TAG_TEXT "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a cache made by gpucache, which backups may leave out.\n# For information see https://bford.info/cachedir/\n"
+#define ROOM 4096
 #define ROOM_NAME "glibc.rtld.optional_static_tls"
 #define JOURNAL_CAP 2097152
 #define LIBRARY_ABI 1
 #define SOCKET_CAP 100
-#define ROOM 4096
 #define PASSED_ON SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT
 #define FUNCTIONS_OF_FILES {"open", 'o'}, {"open64", 'o'}, {"openat", 'a'}, {"openat64", 'a'}, {"fopen", 'f'}, {"fopen64", 'f'}, {"access", 'e'}, {"stat", 's'}, {"stat64", 's'}, {"__xstat", 'x'}, {"__xstat64", 'x'}

@@ -70,6 +70,7 @@ def run(gpucache: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: P
         )
         assert (_own(done.stdout), done.returncode) == (_own(plain.stdout), plain.returncode)
         outcomes: list[dict[str, Any]] = json.loads(report.read_text())["outcomes"]
+        sys.stdout.write(f"{outcomes}\n{done.stderr}")  # shown if the test fails
         return done.stdout, sum(one["result"] == "hit" for one in outcomes)
 
     return call
