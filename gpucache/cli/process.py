@@ -126,7 +126,7 @@ def _read_variables(own: Sequence[str]) -> None:
         except GpucacheError as error:
             if _verb(own) != "run":
                 raise
-            streams.complain(f"gpucache: {_words(error)}; the command runs without gpucache")
+            streams.complain(f"gpucache: {_words(error)}; the command runs with GPUCACHE_DISABLE=1")
             found = {"GPUCACHE_DISABLE": "1"}
         os.environ.update(found)
     if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
