@@ -274,7 +274,7 @@ def inspect(
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.
     """
-    if not (why or cache) and show_files("inspect", what, profile):
+    if what and not (why or cache) and show_files("inspect", what, profile):
         return
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
     ways |= {"--pins": pins, "--plot": plot, "--recording": recording, "--stats": stats}

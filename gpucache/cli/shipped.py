@@ -14,7 +14,7 @@ def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) ->
     for word in what:
         if why := unread(word):
             raise UsageError(f"{word} {why}")
-    if not what or not all(map(is_shipped, what)):
+    if not all(map(is_shipped, what)):
         return False
     from gpucache.answers.shipped import ShippedSummary, shipped
     from gpucache.engine.shipped import read_shipped

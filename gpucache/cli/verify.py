@@ -53,7 +53,7 @@ def verify(
     from gpucache.engine.machine import toolchains_for
     from gpucache.engine.verify import verify_caches
 
-    if not cache and show_files("verify", what):
+    if what and not cache and show_files("verify", what):
         return
     what, cache = stores_apart(what, cache)
     opened = open_named(cache)

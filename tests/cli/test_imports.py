@@ -130,6 +130,7 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
         monkeypatch.delenv(name, raising=False)
     environment = {name: str(tmp_path / place) for name, place in (("HOME", "home"), ("TMPDIR", "tmp"))}
     (tmp_path / "home/.cache").mkdir(parents=True)  # else OpenCV's default is a place of all users
+    (tmp_path / "tmp").mkdir()  # else Inductor's, too
     formats = set(map(module_of, SYSTEMS))
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
     assert (code, modules & formats) == (0, set())
