@@ -17,9 +17,11 @@ from gpucache.caches.systems import (
     AdaptiveCppPlaces,
     ArrayFirePlaces,
     ClesperantoPlaces,
+    DrjitPlaces,
     HashcatPlaces,
     IntelNeoPlaces,
     PycudaPlaces,
+    PyfrPlaces,
 )
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import printable
@@ -399,6 +401,73 @@ class Aiter(AiterPlaces, BinaryFormat):
     def notes(self, item: Files) -> Iterator[str]:
         yield from super().notes(item)
         yield from FilesFormat.notes(self, item)
+
+
+_DRJIT_HEAD = struct.Struct("<B4I16s")
+_DISCARDED = "Dr.Jit discards it and compiles the kernel again"
+
+
+class Drjit(DrjitPlaces, BinaryFormat):
+    """The kernels that Dr.Jit compiled, for itself, Mitsuba 3 and Sionna.
+
+    Source: files of Dr.Jit 1.5 (PyPI) on a CPU, and its behaviour with broken ones. A file
+    ``<32 hex>.BACKEND.vN.bin`` is u8 N, u32 size of the rest, u32 sizes of the source, the machine code and
+    its relocations, 16 bytes of a checksum, and these three packed by LZ4 with a dictionary of Dr.Jit's. It
+    is linked into place when it is complete, and any difference is noticed; at a start the oldest go above
+    DRJIT_CACHE_MAXSIZE. OptiX keeps its own database next to them while its variable does not move it.
+    """
+
+    layout = Layout(
+        [r"([0-9a-f]{32})\.\w+\.v\d+\.bin"],
+        own=[r"sweep\.stamp", r"optix\d*cache\.db(?:-\w+)?"],
+        key=lambda groups: groups[0],
+    )
+    wanted = {"key": "the 32 hex digits in a file's name, or the first of them"}
+    opaque = "a name is a digest of the kernel's code, which is packed by a dictionary that only Dr.Jit has"
+    served = "Dr.Jit would load it"
+    key_digits = 32
+    kinds = frozenset({PayloadKind.UNKNOWN})
+    consequence = _DISCARDED
+    shows = "a file that begins as Dr.Jit's do"
+
+    def look(self, item: Files) -> CacheEntry:
+        name = item.names[0]
+        _, backend, version, _ = name.split(".")
+        head = item.part(name, 0, _DRJIT_HEAD.size)
+        shows = not head or f"v{head[0]}" == version
+        return super().look(item)._replace(target=backend, artifact_kind="drjit-kernel", shows=shows)
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        rest = data[_DRJIT_HEAD.size :]
+        size = _DRJIT_HEAD.unpack_from(data)[1] if rest else 0
+        if whole and data and len(rest) != (size or -1):
+            return rest, Problem(FindingKind.TRUNCATED, f"its size is not that in its header; {_DISCARDED}")
+        return rest, None
+
+
+_BACKENDS = ("(?:cuda|hip|ocl|omp)/", "")
+
+
+class Pyfr(PyfrPlaces, BinaryFormat):
+    """The kernels of PyFR, a directory for each of its backends.
+
+    Source: PyFR 3.1 (PyPI), ``pyfr/cache.py`` and ``pyfr/backends/*/compiler.py``; checked against its
+    libraries for a CPU. Files are named by digests of the source, the options and the device or compiler,
+    written under a temporary name and renamed, and read unchecked; at a start the least recently read go
+    until 128 MiB are left. A library that does not load is compiled again.
+    """
+
+    layout = Layout(
+        [rf"{below}(?:lib)?([0-9a-f]{{32,64}})(?:\.(?:so|dylib|dll))?" for below in _BACKENDS],
+        left=[Left(below + "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}") for below in _BACKENDS],
+        signs=[rf"{_BACKENDS[0]}(?:lib)?[0-9a-f]{{32,64}}(?:\.\w+)?", r"lib[0-9a-f]{64}\.so"],
+    )
+    wanted = {"key": "the hex digits in a file's name, or the first of them"}
+    opaque = "a name is a digest of the source, the options and the device, which the file does not repeat"
+    served = "PyFR would load it"
+    kinds = OF_OPENCL | {PayloadKind.ELF}
+    consequence = "PyFR loads it as it is, so the program ends or fails at every start"
+    shows = "a compiled kernel"
 
 
 _REMOVED = "ArrayFire removes it and compiles it again"

@@ -163,12 +163,6 @@ class QuackPlaces(Places):
 
 
 class FlydslPlaces(Places):
-    """The kernels of AMD's FlyDSL, in AITER among others.
-
-    Source: FlyDSL 0.5.0 (PyPI), ``flydsl/compiler/jit_function.py`` and ``flydsl/utils/env.py``. A directory
-    for each function has ``<64 hex>.pkl``, which FlyDSL unpickles, and ``<64 hex>.lock``.
-    """
-
     name = "flydsl"
     title = "FlyDSL kernel cache"
     owner = "FlyDSL"
@@ -177,22 +171,15 @@ class FlydslPlaces(Places):
         off={"FLYDSL_RUNTIME_ENABLE_CACHE": ("0", "false", "off", "no")},
         runs=True,
     )
-    signs = (r"\w+/[0-9a-f]{64}\.pkl",)
+    unseen = "the kernel of another function that was put there"
 
 
 class TilusPlaces(Places):
-    """The programs that Tilus compiled.
-
-    Source: Tilus 0.2.0 (PyPI), ``tilus/drivers.py`` and ``tilus/option.py``. ``programs/<12 hex>/`` has the
-    text of a program and its options, which Tilus compares, ``module/`` with a library, and ``.lock``. Below
-    a checkout of Tilus it is ``.cache`` there.
-    """
-
     name = "tilus"
     title = "Tilus program cache"
     owner = "Tilus"
     place = Place((Var("TILUS_CACHE_DIR"), Home(".cache/tilus", expanded=True)), runs=True)
-    signs = (r"programs/[0-9a-f]{12}",)
+    unseen = "a changed byte inside a library"
 
 
 class TileLangPlaces(Places):
@@ -474,13 +461,6 @@ class MlxPlaces(Places):
 
 
 class HidetPlaces(Places):
-    """The operators and graphs that Hidet compiled.
-
-    Source: hidet 0.6.1 (PyPI), ``hidet/option.py`` and ``hidet/drivers/build_task.py``. ``ops/`` has a
-    directory for each configuration, task and hash, with ``lib.so`` and the version that wrote it, which
-    Hidet compares. Below a checkout of Hidet it is ``.hidet_cache`` there.
-    """
-
     name = "hidet"
     title = "Hidet operator cache"
     owner = "Hidet"
@@ -490,7 +470,7 @@ class HidetPlaces(Places):
         runs=True,
         lacking="no variable but HOME moves it; a program names a place with hidet.option.cache_dir",
     )
-    signs = (r"ops/\w+/\w+/[0-9a-f]{16,64}", "graphs/[0-9a-f]{16,64}")
+    unseen = "a changed byte inside a library, or anything in graphs/"
 
 
 class ModularPlaces(Places):

@@ -35,26 +35,16 @@ SYSTEMS = (
     "quadrants", "unsloth", "b12x", "mlx", "hidet", "modular", "cudf", "hub-kernels", "tt-metal", "neuron",
     "tunableop", "tensorrt-rtx", "firefox", "mpv", "qt",
 )  # fmt: skip
+_BINARIES = (
+    "adaptivecpp hashcat ggml-opencl cycles clesperanto intel-neo torch-kernels arrayfire pycuda mlx aiter "
+    "drjit pyfr"
+)
 _MODULES = {
     **{name: f"{name}.format" for name in SYSTEMS[:5]},
     "cuda": "cuda_driver",
-    **dict.fromkeys(
-        (
-            "adaptivecpp",
-            "hashcat",
-            "ggml-opencl",
-            "cycles",
-            "clesperanto",
-            "intel-neo",
-            "torch-kernels",
-            "arrayfire",
-            "pycuda",
-            "mlx",
-            "aiter",
-        ),
-        "binaries",
-    ),
+    **dict.fromkeys(_BINARIES.split(), "binaries"),
     "quack": "flash_attention",
+    **dict.fromkeys(("keops", "flydsl", "hidet", "tilus"), "pickled"),
     **dict.fromkeys(("gstaichi", "quadrants"), "taichi"),
     **dict.fromkeys(("unsloth", "b12x"), "manifests"),
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),

@@ -430,12 +430,6 @@ class PycudaPlaces(Places):
 
 
 class DrjitPlaces(Places):
-    """The kernels that Dr.Jit compiled, for itself, Mitsuba 3 and Sionna.
-
-    Source: the texts in the libraries of Dr.Jit 1.5.0 (PyPI). ``<32 hex>.BACKEND.vN.bin`` is a packed kernel;
-    OptiX keeps its own database next to them while the variable does not move it.
-    """
-
     name = "drjit"
     title = "Dr.Jit kernel cache"
     owner = "Dr.Jit"
@@ -443,18 +437,10 @@ class DrjitPlaces(Places):
         (Var("DRJIT_CACHE_DIR"), Temporary("drjit", user=False) if WINDOWS else Home(".drjit")),
         limit=("DRJIT_CACHE_MAXSIZE", None),
     )
-    signs = (r"[0-9a-f]{32}\.\w+\.v\d+\.bin",)
-    unlisted = r".*-(?:wal|shm)"
+    unseen = "a changed byte to anybody but Dr.Jit"
 
 
 class PyfrPlaces(Places):
-    """The kernels of PyFR, a directory for each of its backends.
-
-    Source: PyFR 3.1 (PyPI), ``pyfr/cache.py`` and ``pyfr/backends/*/compiler.py``. Files are named by
-    digests, written under a temporary name and renamed, and read unchecked; at a start the least recently
-    read go until 128 MiB are left. A library for a CPU is loaded.
-    """
-
     name = "pyfr"
     title = "PyFR kernel cache"
     owner = "PyFR"
@@ -465,17 +451,10 @@ class PyfrPlaces(Places):
         limit=("", 128 << 20),
         runs=True,
     )
-    signs = (r"(?:cuda|hip|ocl|omp)/(?:lib)?[0-9a-f]{32,64}(?:\.\w+)?",)
+    unseen = "a changed byte inside a binary, or that of another kernel"
 
 
 class KeopsPlaces(Places):
-    """The formulas that KeOps compiled.
-
-    Source: keopscore 2.3 (PyPI), ``keopscore/config/base_config.py`` and ``keopscore/utils/Cache.py``. A
-    directory for each machine and Python has libraries, cubins and ``*_cache.pkl``, which KeOps unpickles
-    when it is imported.
-    """
-
     name = "keops"
     title = "KeOps formula cache"
     owner = "KeOps"
@@ -485,7 +464,7 @@ class KeopsPlaces(Places):
         also=(Home(".cache/keops[0-9]*", expanded=True),),
         runs=True,
     )
-    signs = (r"\w+_.+_p\d+\.\d+\.\d+.*",)
+    unseen = "a changed byte inside a library"
 
 
 PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}

@@ -53,7 +53,7 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
 
     def look(self, item: Files) -> CacheEntry:
         name, problem = item.names[0], self.look_at_database(item)
-        found = not problem and _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))
+        found = _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))  # though its head may be broken
         return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:

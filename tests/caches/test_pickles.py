@@ -13,6 +13,7 @@ from gpucache.caches.registry import of_others
 from tests.caches.inductor import build as inductor
 from tests.caches.numba import build as numba
 from tests.caches.opened import kinds, opened
+from tests.caches.pickled import build as pickled
 from tests.caches.pytools import build as pytools
 from tests.caches.tinygrad import build as tinygrad
 
@@ -123,6 +124,10 @@ def _version(root: Path) -> None:
         ("pytools", _row),
         ("tinygrad", _row_of_tinygrad),
         ("numba", _version),
+        ("keops", lambda root: pickled.put_keops(root, pickle.dumps(_Evil()))),
+        ("flydsl", lambda root: pickled.put_flydsl(root, data=pickle.dumps(_Evil()))),
+        ("flydsl", lambda root: pickled.put_flydsl(root, data=pickled.artifact("os:system"))),
+        ("hidet", lambda root: pickled.put_hidet(root, pickle.dumps(_Evil()))),
     ],
 )
 def test_a_poisoned_entry_is_found_and_a_repair_removes_it(system: str, lay: object, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from tests.caches.cutile import build as cutile
 from tests.caches.cycles import build as cycles
 from tests.caches.darktable import build as darktable
 from tests.caches.deep_gemm import build as deep_gemm
+from tests.caches.drjit import build as drjit
 from tests.caches.dxvk import build as dxvk
 from tests.caches.flash_attention import build as flash_attention
 from tests.caches.flashinfer import build as flashinfer
@@ -57,6 +58,7 @@ from tests.caches.onnxruntime_trt import build as onnxruntime_trt
 from tests.caches.opencv import build as opencv
 from tests.caches.opened import PTX, lay
 from tests.caches.openvino import build as openvino
+from tests.caches.pickled import build as pickled
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.pytools import build as pytools
@@ -313,17 +315,24 @@ EXAMPLES: Mapping[str, Example] = {
     "pycuda": Example(partial(_add_file, "{:032x}.ptx", PTX), lambda _: PTX),
     "aiter": Example(partial(_add_file, "module_k{}.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY),
     "quack": Example(flash_attention.put, lambda _: flash_attention.OBJECT),
-    "drjit": _opaque("{number:032x}.cuda.v9.bin"),
-    "flydsl": _opaque("kernel/{number:064x}.pkl"),
-    "tilus": _opaque("programs/{number:012x}/program.txt"),
-    "pyfr": _opaque("cuda/{number:064x}"),
-    "keops": _opaque("Linux_host_6.1_p3.11.7/{number:010x}.so"),
+    "drjit": Example(drjit.put, lambda _: drjit.PACKED),
+    "flydsl": Example(pickled.put_flydsl, lambda _: pickled.FLYDSL),
+    "tilus": Example(
+        partial(_add_file, "programs/{:012x}/module/lib.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY
+    ),
+    "pyfr": Example(partial(_add_file, "cuda/{:064x}", PTX), lambda _: PTX),
+    "keops": Example(
+        partial(_add_file, "Linux_host_6.1_p3.11.7/pykeops_cpp_{:010x}.so", tvm_ffi.LIBRARY),
+        lambda _: tvm_ffi.LIBRARY,
+    ),
     "gstaichi": Example(taichi.put, lambda _: taichi.CODE),
     "quadrants": Example(taichi.put_quadrants, lambda _: taichi.CODE),
     "unsloth": Example(manifests.put_bundle, lambda number: manifests.content(number), alone=False),
     "b12x": Example(manifests.put_object, lambda number: manifests.content(number), alone=False),
     "mlx": Example(partial(_add_file, "0.32.4/ptx/module_{}.ptx", PTX), lambda _: PTX, alone=False),
-    "hidet": _opaque("ops/cuda_space_0/add/{number:064x}/lib.so"),
+    "hidet": Example(
+        partial(_add_file, "ops/cuda_space_0/add/{:064x}/lib.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY
+    ),
     "modular": _opaque(".mojo_cache/mojo/transform/1.2/{number:044x}"),
     "cudf": _opaque("rtcx_cache/{number:064x}"),
     "hub-kernels": _opaque("kernels--kernels-community--activation/blobs/{number:064x}"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from tests.caches.opened import opened
 from tests.children import run_text
 from tests.pocl import SYSTEM_ICD
 
@@ -43,6 +43,8 @@ class Owner:
     """The result of a start, by its output; the first match counts."""
     place: str = "cache"
     on_pocl: bool = False
+    on_intel: bool = False
+    """Whether it needs the OpenCL of its interpreter's intel-opencl-rt."""
 
     def need(self) -> None:
         if importlib.util.find_spec(self.package) is None:
@@ -58,19 +60,24 @@ class Owner:
             program.write_text(self.program, encoding="ascii")
             if self.on_pocl:
                 (vendors / SYSTEM_ICD.name).write_bytes(SYSTEM_ICD.read_bytes())
+            if self.on_intel:
+                library = Path(python).parents[1] / "lib/libintelocl.so"
+                (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
         pocl = home / f"pocl-{len([*home.glob('pocl-*')])}"
         pocl.mkdir()
         given = {name: value.format(home=home, pocl=pocl) for name, value in self.variables.items()}
         try:
-            done = run_text([python, program], env={**os.environ, **given}, input="\n")
+            done = run_text([python, program], env={**os.environ, **given}, input="\n", cwd=home)
         except subprocess.TimeoutExpired:
             return "failed"
         words = (word for said, word in self.says.items() if said in done.stdout)
         return "failed" if done.returncode else next(words, "runs")
 
     def opened(self, home: Path) -> Cache:
-        """Its cache."""
-        return opened(of_others(self.name), home / self.place)
+        """Its cache, as the owner's variable names it."""
+        named = (name for name, value in self.variables.items() if value == f"{{home}}/{self.place}")
+        at = Location(self.name, str(home / self.place), next(named, "--cache"), enabled=True)
+        return of_others(self.name).open(at)
 
 
 _POCL = {"OCL_ICD_VENDORS": "{home}/vendors", "POCL_CACHE_DIR": "{pocl}"}
@@ -218,10 +225,210 @@ assert (Tensor([1.0, 2.0]) * 3).tolist() == [3.0, 6.0]
 """,
     {"CACHEDB": "{home}/cache/cache.db", "DEV": "CPU", "CPU": "1"},
 )  # fmt: skip
+HIDET = Owner(
+    "hidet", "hidet",
+    """
+import hidet
+hidet.option.cache_dir("cache")
+x = hidet.symbol([4], dtype="float32", device="cpu")
+assert hidet.graph.optimize(hidet.trace_from(x * 2.0, inputs=[x])).build()  # which only a GPU runs
+""",
+    {},
+)  # fmt: skip
+FLYDSL = Owner(
+    "flydsl", "flydsl",
+    """
+import torch
+import flydsl.compiler as compiler, flydsl.expr as fx
+
+@compiler.kernel
+def scale(x: fx.Tensor, n: fx.Constexpr[int]):
+    at = fx.gpu.thread_idx.x
+
+@compiler.jit
+def launch(x: fx.Tensor, n: fx.Constexpr[int], stream: fx.Stream = fx.Stream(None)):
+    scale(x, n).launch(grid=(1, 1, 1), block=(256, 1, 1), stream=stream)
+
+launch(torch.ones(256), 256)
+""",
+    {
+        "FLYDSL_RUNTIME_CACHE_DIR": "{home}/cache", "FLYDSL_GPU_ARCH": "gfx942", "ARCH": "gfx942",
+        "COMPILE_ONLY": "1",
+    },
+)  # fmt: skip
+"""For an absent GPU; ROCM_PATH has llvm/bin/ld.lld of LLVM 18 or later."""
+_OF_OPENCL = """
+import numpy as np
+import pyopencl as cl
+context = cl.Context(cl.get_platforms()[0].get_devices())
+queue, x = cl.CommandQueue(context), np.ones(4, np.float32)
+buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=x)
+source = "kernel void scale(global float *x) {{ x[get_global_id(0)] *= 3; }}"
+cl.Program(context, source).build({options}).scale(queue, (4,), None, buffer)
+cl.enqueue_copy(queue, x, buffer)
+assert x.tolist() == [3, 3, 3, 3]
+"""
+TVM_FFI = Owner(
+    "tvm-ffi", "tvm_ffi",
+    """
+import tvm_ffi.cpp
+source = "int add_one(int x) { return x + 1; }"
+assert tvm_ffi.cpp.load_inline("add_one", cpp_sources=source, functions=["add_one"]).add_one(3) == 4
+""",
+    {"TVM_FFI_CACHE_DIR": "{home}/cache"},
+)  # fmt: skip
+TORCH_EXTENSIONS = Owner(
+    "torch-extensions", "torch",
+    """
+from torch.utils.cpp_extension import load_inline
+source = "int add_one(int x) { return x + 1; }"
+assert load_inline("adding", cpp_sources=source, functions=["add_one"]).add_one(3) == 4
+""",
+    {"TORCH_EXTENSIONS_DIR": "{home}/cache"},
+)  # fmt: skip
+INDUCTOR = Owner(
+    "inductor", "torch",
+    """
+import torch
+made = torch.compile(lambda x, y: torch.nn.functional.gelu(x @ y) + x.sum())
+assert abs(float(made(torch.ones(8, 8), torch.ones(8, 8))[0, 0]) - 72) < 1e-3
+""",
+    {"TORCHINDUCTOR_CACHE_DIR": "{home}/cache"},
+)  # fmt: skip
+POCL = Owner(
+    "pocl", "pyopencl", _OF_OPENCL.format(options="cache_dir=False"),
+    {**_POCL, "POCL_CACHE_DIR": "{home}/cache"}, on_pocl=True,
+)  # fmt: skip
+PYOPENCL = Owner(
+    "pyopencl", "pyopencl", _OF_OPENCL.format(options=""),
+    {"OCL_ICD_VENDORS": "{home}/vendors", "XDG_CACHE_HOME": "{home}"}, place="pyopencl", on_intel=True,
+)  # fmt: skip
+HASHCAT = Owner(
+    "hashcat", "subprocess",
+    """
+import subprocess
+found = ["-m", "0", "-a", "3", "--force", "-w", "1", "--potfile-disable", "5f4dcc3b5aa765d61d8327deb882cf99"]
+done = subprocess.run(["hashcat", *found, "passwor?l"], capture_output=True, text=True)
+assert "Recovered........: 1/1" in done.stdout
+""",
+    {**_POCL, "HOME": "{home}", "XDG_CACHE_HOME": "{home}"}, place="hashcat/kernels", on_pocl=True,
+)  # fmt: skip
+SYCL = Owner(
+    "sycl", "dpnp",
+    """
+import dpnp
+x = dpnp.arange(16, dtype="float32")
+assert float(dpnp.sum(x)) == 120.0 and float(dpnp.sqrt(x + 3)[1]) == 2.0
+""",
+    {"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": "{home}/cache", "OCL_ICD_VENDORS": "{home}/vendors"},
+    on_intel=True,
+)  # fmt: skip
+_SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }'
+CUDA_CORE = Owner(
+    "cuda.core", "cuda.core",
+    f"""
+from cuda.core import Program, ProgramOptions
+from cuda.core.utils import FileStreamProgramCache
+kept = FileStreamProgramCache()
+made = Program({_SCALE!r}, "c++", ProgramOptions(arch="sm_90")).compile("cubin", cache=kept)
+assert b"scale" in made.code
+""",
+    {"XDG_CACHE_HOME": "{home}"}, place="cuda-python/program-cache",
+)  # fmt: skip
+CUPY = Owner(
+    "cupy", "cupy",
+    f"""
+from cupy.cuda import compiler
+
+class Module:  # one that needs no driver
+    _set_mapping = lambda *_: None
+    def load(self, cubin):
+        assert b"scale" in cubin and cubin.startswith(b"\\x7fELF")
+
+compiler.function = type("", (), {{"Module": Module}})
+compiler._get_arch_for_options_for_nvrtc = lambda arch=None: ("-arch=sm_90", "cubin")
+compiler._compile_module_with_cache({_SCALE!r}, (), arch="90")
+""",
+    {"CUPY_CACHE_DIR": "{home}/cache"},
+)  # fmt: skip
+CUTILE = Owner(
+    "cutile", "cutile_cache",
+    """
+import cuda.tile as ct
+from cuda.tile import _compile
+from cuda.tile.compilation import ArrayConstraint, CallingConvention, ConstantConstraint, KernelSignature
+
+@ct.kernel
+def scale(x, n: ct.Constant[int]):
+    at = (ct.bid(0),)
+    ct.store(x, index=at, tile=ct.load(x, index=at, shape=(n,)) * 2)
+
+array = ArrayConstraint(
+    ct.float32, ndim=1, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(),
+    may_alias_internally=False,
+)
+how = KernelSignature([array, ConstantConstraint(16)], CallingConvention.cutile_python_v1())
+made = _compile.compile_tile(scale._annotated_function, [how], sm_arch="sm_100")
+assert made.cubin.startswith(b"\x7fELF")
+""",
+    {"CUDA_TILE_CACHE_DIR": "{home}/cache"},
+)  # fmt: skip
+CUTE_DSL = Owner(
+    "cute-dsl", "cutlass",
+    """
+import cutlass, cutlass.cute as cute
+
+@cute.kernel
+def show(x: cutlass.Int32):
+    at, _, _ = cute.arch.thread_idx()
+    cute.printf("%d", at + x)
+
+@cute.jit
+def run(x: cutlass.Int32):
+    show(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+try:  # as no driver launches what was compiled
+    run(3)
+except Exception as error:
+    assert "driver" in str(error), error
+""",
+    {"CUTE_DSL_CACHE_DIR": "{home}/cache", "CUTE_DSL_ARCH": "sm_90a"},
+)  # fmt: skip
+DRJIT = Owner(
+    "drjit", "drjit",
+    """
+import drjit as dr
+from drjit.llvm import Float
+assert abs(dr.sum(dr.sin(dr.arange(Float, 64)) * 3)[0] - 0.2897575) < 1e-4
+""",
+    {"DRJIT_CACHE_DIR": "{home}/cache", "DRJIT_LIBLLVM_PATH": "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1"},
+)  # fmt: skip
+KEOPS = Owner(
+    "keops", "pykeops",
+    """
+import numpy as np
+from pykeops.numpy import LazyTensor
+x, y = LazyTensor(np.ones((5, 1, 3))), LazyTensor(np.zeros((1, 7, 3)))
+assert ((x - y) ** 2).sum(-1).sum(axis=1)[0] == 21
+""",
+    {"KEOPS_CACHE_FOLDER": "{home}/cache"},
+)  # fmt: skip
+PYFR = Owner(
+    "pyfr", "pyfr",
+    """
+from ctypes import c_int
+from pyfr.inifile import Inifile
+from pyfr.backends.openmp.compiler import OpenMPCompiler
+made = OpenMPCompiler(Inifile()).build("int twice(int x) { return 2 * x; }")
+assert made.function("twice", c_int, [c_int])(3) == 6
+""",
+    {"PYFR_OMP_CACHE_DIR": "{home}/cache/omp"},
+)  # fmt: skip
 ALL: Mapping[str, Owner] = {
     one.name: one
     for one in (
         WARP, NUMBA, PYTOOLS, OPENCV, CLESPERANTO, OPENVINO, JAX, TAICHI, GSTAICHI, QUADRANTS, TRITON,
-        TINYGRAD,
+        TINYGRAD, TVM_FFI, TORCH_EXTENSIONS, INDUCTOR, POCL, PYOPENCL, HASHCAT, SYCL, CUDA_CORE, CUPY, CUTILE,
+        CUTE_DSL, DRJIT, KEOPS, PYFR, HIDET, FLYDSL,
     )
 }  # fmt: skip
