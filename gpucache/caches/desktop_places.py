@@ -6,7 +6,18 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
-from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Var, cached, matching, on
+from gpucache.caches.places import (
+    ANY_BINARY,
+    WINDOWS,
+    Home,
+    Place,
+    Places,
+    Temporary,
+    Var,
+    cached,
+    matching,
+    on,
+)
 
 _SHOWING = ("GPUCache", "Default/GPUCache", "DawnCache", "ShaderCache", "GPUPersistentCache")
 _CHROME = on(
@@ -31,6 +42,7 @@ _PROFILES = on(
     windows=(Var("LOCALAPPDATA", "*/*/User Data"), Var("APPDATA", "*")),
 )
 """The directories of profiles of programs that are built on Chromium, of Flatpak's and of snap's as well."""
+_GLIB_ON_WINDOWS = "Microsoft/Windows/INetCache"
 _MESA_FOLDER = "mesa_shader_cache"
 _MESA_FORMS = ("", "_db", "_sf")
 _MESA_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
@@ -87,7 +99,10 @@ class NvidiaGlPlaces(Places):
     owner = "NVIDIA's driver"
     driver = True
     place = Place(
-        (Var(_GL_PATH, "GLCache"), *cached("nvidia/GLCache")),
+        (
+            Var(_GL_PATH, "GLCache"),
+            *on(cached("nvidia/GLCache"), windows=(Var("LOCALAPPDATA", "NVIDIA/GLCache"),)),
+        ),
         remedy=f"set {_GL_PATH} to an existing directory",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
     )
@@ -137,7 +152,10 @@ class DarktablePlaces(Places):
     owner = "darktable"
     unseen = ANY_BINARY
     place = Place(
-        cached("darktable", expanded=True),
+        on(
+            cached("darktable", expanded=True),
+            windows=(Var("LOCALAPPDATA", f"{_GLIB_ON_WINDOWS}/darktable"),),
+        ),
         remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
         also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
@@ -167,12 +185,15 @@ class DxvkPlaces(Places):
     tracing = {"DXVK_LOG_LEVEL": "debug"}
 
 
+_GTK = "gtk-4.0/vulkan-pipeline-cache"
+
+
 class VulkanPlaces(Places):
     name = "vulkan"
     title = "Vulkan pipeline caches"
     owner = "a Vulkan program"
     place = Place(
-        cached("gtk-4.0/vulkan-pipeline-cache"),
+        on(cached(_GTK), windows=(Var("LOCALAPPDATA", f"{_GLIB_ON_WINDOWS}/{_GTK}"),)),
         lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
     )
 
@@ -216,6 +237,9 @@ class ChromiumPlaces(Places):
                     yield Location(cls.name, str(folder), decided_by, enabled=True, problems=found)
 
 
+_STEAM = "Steam/steamapps/shadercache"
+
+
 class SteamPlaces(Places):
     """The pipelines of games, before and after the driver compiled them.
 
@@ -229,12 +253,16 @@ class SteamPlaces(Places):
     title = "Steam shader pre-caches"
     owner = "Steam"
     place = Place(
-        (Home(".local/share/Steam/steamapps/shadercache"),),
+        on(
+            (Home(f".local/share/{_STEAM}"),),
+            macos=(Home(f"Library/Application Support/{_STEAM}"),),
+            windows=(Temporary(_STEAM, user=False, folder="C:/Program Files (x86)"),),
+        ),
         remedy="move the game to another Steam library",
         also=(
             Home(".steam/debian-installation/steamapps/shadercache"),
-            Home(".var/app/com.valvesoftware.Steam/.local/share/Steam/steamapps/shadercache"),
-            Home("snap/steam/common/.local/share/Steam/steamapps/shadercache"),
+            Home(f".var/app/com.valvesoftware.Steam/.local/share/{_STEAM}"),
+            Home(f"snap/steam/common/.local/share/{_STEAM}"),
         ),
         lacking="Steam keeps shaders in each of its libraries, which no variable moves",
     )
@@ -288,7 +316,7 @@ class MpvPlaces(Places):
     title = "mpv shader cache"
     owner = "mpv"
     place = Place(
-        on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),)),
+        on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),), windows=(Var("LOCALAPPDATA", "mpv"),)),
         remedy="set --gpu-shader-cache-dir",
         also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
     )

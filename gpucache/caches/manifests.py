@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches import mega_cache
 from gpucache.caches.files import LARGEST_BYTES, Files, Parts, Span
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
@@ -101,3 +102,11 @@ class Unsloth(UnslothPlaces, _Manifested):
     bytes_field, digest_field, entry_file, holds_kind = "bytes", "sha256", ".bin", "mega-cache"
     key_digits = 32
     folders_removed = 1
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The bundle as its manifest has it, and the pickles in it."""
+        known = list(super().check(item))
+        yield from known
+        data = b"" if known else self.payload(item)
+        if mega_cache.begins(data) and (problem := mega_cache.artifacts(data)[1]):
+            yield problem

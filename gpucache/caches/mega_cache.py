@@ -10,8 +10,10 @@ other kinds, as ``pgo`` and ``autotune``, are not looked into.
 import zlib
 from base64 import b64decode
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import pickles
 from gpucache.caches.inductor import NAMES
 from gpucache.errors import FormatError
@@ -19,7 +21,7 @@ from gpucache.payload.reading import OnDisk
 from gpucache.units import format_count, printable
 
 _VERSION = (1).to_bytes(8, "big")
-_LARGEST_BYTES = 1 << 30
+LARGEST_BYTES = 1 << 30
 _GRAPHS = frozenset({"inductor", "aot_autograd"})
 
 
@@ -36,12 +38,36 @@ def is_at(path: Path) -> bool:
 
 def described(disk: OnDisk) -> str:
     """The artifacts in one, as a clause; raises FormatError if PyTorch refuses or should not read it."""
-    if disk.size > _LARGEST_BYTES:
+    if disk.size > LARGEST_BYTES:
         return "it is too large to be checked"
-    data = disk.cut(0, disk.size)
+    found, problem = artifacts(disk.cut(0, disk.size))
+    if problem:
+        raise FormatError(problem.detail)
+    return "it has " + ", ".join(
+        f"{format_count(count, 'artifact')} of {kind}" for kind, count in found.items()
+    )
+
+
+def artifacts(data: bytes) -> tuple[Counter[str], Problem | None]:
+    """How many artifacts of each kind there are before the first problem."""
+    found = Counter[str]()
     if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        raise FormatError("its CRC-32 is not that of its content; PyTorch warns and compiles again")
-    at, found = 12, Counter[str]()
+        detail = "its CRC-32 is not that of its content; PyTorch warns and compiles again"
+        return found, Problem(FindingKind.CORRUPT, detail)
+    try:
+        for kind, content in _parts(data):
+            found[kind] += 1
+            if kind in _GRAPHS and (wrong := pickles.problem(content, NAMES)):
+                detail = f"artifact {found[kind]} of {kind} {wrong.detail}; PyTorch runs it"
+                return found, wrong._replace(detail=detail)
+    except FormatError as error:
+        return found, Problem(FindingKind.TRUNCATED, str(error))
+    return found, None
+
+
+def _parts(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The kind and the content of each artifact; raises FormatError."""
+    at = 12
 
     def number() -> int:
         nonlocal at
@@ -62,13 +88,7 @@ def described(disk: OnDisk) -> str:
         kind = _text(part())
         for _ in range(number()):
             part()
-            content = part()
-            found[kind] += 1
-            if kind in _GRAPHS and (wrong := pickles.problem(content, NAMES)):
-                raise FormatError(f"artifact {found[kind]} of {kind} {wrong.detail}; PyTorch runs it")
-    return "it has " + ", ".join(
-        f"{format_count(count, 'artifact')} of {kind}" for kind, count in found.items()
-    )
+            yield kind, part()
 
 
 def _text(data: bytes) -> str:

@@ -6,6 +6,7 @@ its row. Must not know any format: that is imported when there is a cache to ope
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -285,7 +286,13 @@ class GstaichiPlaces(Places):
     owner = "GsTaichi"
     unseen = "a kernel of the same size in the place of another"
     place = Place(
-        (Var("TI_OFFLINE_CACHE_FILE_PATH", _MANAGER), *cached(f"gstaichi/ticache/{_MANAGER}")),
+        (
+            Var("TI_OFFLINE_CACHE_FILE_PATH", _MANAGER),
+            *on(
+                cached(f"gstaichi/ticache/{_MANAGER}"),
+                windows=(Temporary(f"gstaichi_cache/ticache/{_MANAGER}", user=False, folder="C:/"),),
+            ),
+        ),
         off={"TI_OFFLINE_CACHE": ("0",)},
         leaf="taichi",  # as the variable is that of Taichi
     )
@@ -297,7 +304,13 @@ class QuadrantsPlaces(Places):
     owner = "Quadrants"
     unseen = "a kernel of the same size in the place of another"
     place = Place(
-        (Var("QD_OFFLINE_CACHE_FILE_PATH", _MANAGER), *cached(f"quadrants/qdcache/{_MANAGER}")),
+        (
+            Var("QD_OFFLINE_CACHE_FILE_PATH", _MANAGER),
+            *on(
+                cached(f"quadrants/qdcache/{_MANAGER}"),
+                windows=(Temporary(f"quadrants_cache/qdcache/{_MANAGER}", user=False, folder="C:/"),),
+            ),
+        ),
         off={"QD_OFFLINE_CACHE": ("0",)},
     )
 
@@ -367,7 +380,8 @@ class OpenCVPlaces(Places):
             del there["XDG_CACHE_HOME"]
         for location in super().found(there):
             root = Path(location.root)
-            if location.decided_by != _OPENCV_DIRECTORY and not places.is_folder(root.parent):
+            shared = sys.platform == "linux" and location.decided_by != _OPENCV_DIRECTORY
+            if shared and not places.is_folder(root.parent):
                 told = (*filter(None, [cls.place.why_off(environ)]), *cls.at_place(_OPENCV_SHARED))
                 location = location._replace(root=str(_OPENCV_SHARED), decided_by="default", problems=told)
             off = cls.place.why_off(environ)

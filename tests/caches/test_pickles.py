@@ -11,6 +11,7 @@ from gpucache.answers.entries import FindingKind
 from gpucache.caches import pickles
 from gpucache.caches.registry import of_others
 from tests.caches.inductor import build as inductor
+from tests.caches.manifests import build as manifests
 from tests.caches.numba import build as numba
 from tests.caches.opened import kinds, opened
 from tests.caches.pickled import build as pickled
@@ -102,6 +103,9 @@ def test_data_and_known_names_are_sound(way: str) -> None:
     assert pickles.problem(SOUND[way], NAMES) is None
 
 
+_BUNDLE = manifests.mega_cache(pickle.dumps(_Evil()))
+
+
 def _row(root: Path) -> None:
     path = pytools.put(root)
     pytools.poison(path, pickle.dumps(("key", _Evil())))
@@ -127,6 +131,10 @@ def _version(root: Path) -> None:
         ("keops", lambda root: pickled.put_keops(root, pickle.dumps(_Evil()))),
         ("flydsl", lambda root: pickled.put_flydsl(root, data=pickle.dumps(_Evil()))),
         ("flydsl", lambda root: pickled.put_flydsl(root, data=pickled.artifact("os:system"))),
+        (
+            "unsloth",
+            lambda root: manifests.put_bundle(root, data=manifests.mega_cache(pickle.dumps(_Evil()))),
+        ),
         ("hidet", lambda root: pickled.put_hidet(root, pickle.dumps(_Evil()))),
     ],
 )

@@ -58,6 +58,8 @@ _SET = {
     "darwin": {"HOME", "TMPDIR", "USERNAME"},
     "win32": {"USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "USERNAME"},
 }
+_MANAGER, _STEAM = "kernel_compilation_manager", "Steam/steamapps/shadercache"
+_GLIB, _PIPELINES = "/local/Microsoft/Windows/INetCache", "gtk-4.0/vulkan-pipeline-cache"
 # As the code of each owner has it: that of its wheel, or of its repository where there is none.
 _FOUND = {
     "triton": ("/home/.triton/cache", "/profile/.triton/cache"),
@@ -86,6 +88,18 @@ _FOUND = {
     "arrayfire": ("/home/.arrayfire", "/temp/ArrayFire"),
     "clesperanto": ("/home/.cache/clesperanto", "/local/clesperanto"),
     "ggml-opencl": ("/home/Library/Caches/llama.cpp/cl-cache", "/local/llama.cpp/cl-cache"),
+    "taichi": ("/home/.cache/taichi/ticache", "C:/taichi_cache/ticache"),
+    "gstaichi": (f"/home/.cache/gstaichi/ticache/{_MANAGER}", f"C:/gstaichi_cache/ticache/{_MANAGER}"),
+    "quadrants": (f"/home/.cache/quadrants/qdcache/{_MANAGER}", f"C:/quadrants_cache/qdcache/{_MANAGER}"),
+    "pycuda": (
+        "/home/Library/Caches/pycuda/compiler-cache-v1",
+        "/local/pycuda/pycuda/Cache/compiler-cache-v1",
+    ),
+    "darktable": ("/home/.cache/darktable", f"{_GLIB}/darktable"),
+    "vulkan": (f"/home/.cache/{_PIPELINES}", f"{_GLIB}/{_PIPELINES}"),
+    "nvidia-gl": ("/home/.cache/nvidia/GLCache", "/local/NVIDIA/GLCache"),
+    "mpv": ("/home/Library/Caches/io.mpv", "/local/mpv"),
+    "steam": (f"/home/Library/Application Support/{_STEAM}", f"C:/Program Files (x86)/{_STEAM}"),
     "dxvk": ("/home/.cache/dxvk", "/local/dxvk"),
     "chromium": ("/home/Library/Application Support/Google/Chrome", "/local/Google/Chrome/User Data"),
 }

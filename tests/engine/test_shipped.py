@@ -4,7 +4,6 @@ import pickle
 import struct
 import zipfile
 import zlib
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from gpucache.engine.shipped import is_shipped, read_shipped, unread
 from gpucache.model import Device, Target
 from tests.caches.deep_gemm.build import CUBIN
+from tests.caches.manifests.build import mega_cache
 from tests.caches.opened import PTX
 from tests.caches.rocfft import build as rocfft
 from tests.caches.test_pickles import POISONED
@@ -164,26 +164,16 @@ def test_words_that_are_no_compiled_files_are_told(tmp_path: Path, monkeypatch: 
     assert unread(str(tmp_path / "gone.so")) and not unread(str(tmp_path / "gone"))
 
 
-def _mega_cache(*contents: bytes) -> bytes:
-    def part(data: bytes) -> bytes:
-        return struct.pack(">Q", len(data)) + data
-
-    made = struct.pack(">Q", 1) + part(b64encode(b"inductor")) + struct.pack(">Q", len(contents))
-    for content in contents:
-        made += part(b64encode(b"key")) + part(content)
-    return struct.pack(">I", zlib.crc32(made)) + made
-
-
 _GRAPH = pickle.dumps({"graph": [1, 2]})
 
 
 @pytest.mark.parametrize(
     ("data", "damaged"),
     [
-        (_mega_cache(_GRAPH, _GRAPH), False),
-        (_mega_cache(_GRAPH, POISONED["protocol 0"]), True),
-        (_mega_cache(_GRAPH)[:-1], True),
-        (_mega_cache(_GRAPH)[:-1] + b"?", True),
+        (mega_cache(_GRAPH, _GRAPH), False),
+        (mega_cache(_GRAPH, POISONED["protocol 0"]), True),
+        (mega_cache(_GRAPH)[:-1], True),
+        (mega_cache(_GRAPH)[:-1] + b"?", True),
     ],
 )
 def test_a_mega_cache_of_pytorch_is_known_by_its_content(data: bytes, damaged: bool, tmp_path: Path) -> None:
