@@ -126,6 +126,15 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
             lambda: on.values(4),
             look,
         )[-2:],
+        "without a test": steps(
+            lambda: on.clear(-1),
+            lambda: on.gather({0: -1}),
+            lambda: on.clear(-1),
+            lambda: on.launch("plain", on.out),
+            lambda: on.values(2),
+            lambda: on.launch("plain", on.out),
+            lambda: on.values(2),
+        )[3:],
     }
 
 

@@ -135,6 +135,14 @@ def test_a_kernel_without_checks_that_begins_as_one_with_them_leaves_in_async(
     assert scenarios["unchecked"][0] == ([-1] * 4 if mode == "async" else [3] * 4)
 
 
+def test_a_kernel_that_cannot_look_is_not_launched_after_a_failure(ran: tuple[str, dict[str, Any]]) -> None:
+    """In async the queue looks for it, and raises the failure in its place; the next launch is as ever."""
+    mode, scenarios = ran
+    failure = "checked.cl, line 20: index -1 is outside of 0 to 255 (kernel gather, work-item 0, 0, 0)"
+    first = [failure, [-1, -1]] if mode == "async" else [None, [7, 7]]
+    assert scenarios["without a test"] == [*first, None, [7, 7]]
+
+
 def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     """An out-of-order queue, a kernel without its program, invalid modes and sources are errors."""
     mode, scenarios = ran

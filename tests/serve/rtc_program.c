@@ -4,6 +4,7 @@
      rtc_program helper ARCH                compiles its input and writes the code object or the error to its output
 */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ int main(int count, char **words) {
         return !made;
     }
     struct timespec begin, end;
+    signal(SIGPIPE, SIG_IGN); /* of a helper that is gone before it is written to */
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = atoi(words[2]); i < atoi(words[2]) + atoi(words[3]); i++) {
         char name[256], *source = generate(i, name);

@@ -35,8 +35,8 @@ class CheckedStream:
     """A stream of ``cuda.core`` that launches kernels with checks and reports which one failed first.
 
     It owns one failure record, which its kernels receive before their own arguments. Kernels without
-    checks, and all kernels of code compiled with ``checks="none"``, are launched as they are. Use it from one
-    thread at a time.
+    ``GPUCACHE_CHECKED``, and all of code compiled with ``checks="none"``, are launched as they are, once the
+    kernels before them are known not to have failed. Use it from one thread at a time.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -56,7 +56,8 @@ class CheckedStream:
         """Launch a kernel of an ``ObjectCode`` from ``compile_program``, with its own arguments.
 
         ``config`` is a ``cuda.core.LaunchConfig``. In the mode ``sync`` this looks for a failure after
-        the launch, and raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
+        the launch, and in ``async`` before that of a kernel without ``GPUCACHE_CHECKED``, which cannot look
+        itself; it raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
         """
         checked = checked_of(code)
         place = id(code), name
@@ -64,6 +65,8 @@ class CheckedStream:
             self._kernels[place] = code, code.get_kernel(name)  # the code is kept, so its id stays unique
         kernel = self._kernels[place][1]
         if checked is None or kernel.num_arguments == len(args):
+            if self._launches.pending:
+                self.synchronise()  # the kernel cannot look itself
             launch(self.stream, config, kernel, *args)
             return
         if checked.needs_sizes(name):

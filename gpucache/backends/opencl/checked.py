@@ -50,8 +50,9 @@ class CheckedQueue:
     """A command queue that launches kernels with checks and reports which one failed first.
 
     It owns one failure record, which its kernels receive before their own arguments. Kernels without
-    checks, and all of programs built with ``checks="none"``, are launched as they are. Use it from one
-    thread at a time, as the queue itself; the queue must be in order, else ValueError.
+    ``GPUCACHE_CHECKED``, and all of programs built with ``checks="none"``, are launched as they are, once the
+    kernels before them are known not to have failed. Use it from one thread at a time, as the queue itself;
+    the queue must be in order, else ValueError.
     """
 
     def __init__(self, queue: Any) -> None:
@@ -82,7 +83,8 @@ class CheckedQueue:
 
         ``kernel`` comes from a program of ``build_program``, as ``program.name`` or from
         ``program.all_kernels()``, or from a ``Batch``; if argument types are set, they begin with those of
-        the two hidden arguments. In the mode ``sync`` this looks for a failure after the launch, and raises
+        the two hidden arguments. In the mode ``sync`` this looks for a failure after the launch, and in
+        ``async`` before that of a kernel without ``GPUCACHE_CHECKED``, which cannot look itself; it raises
         ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
         """
         if not isinstance(kernel, cl.Kernel):
@@ -94,6 +96,8 @@ class CheckedQueue:
                     f"the kernel {kernel.function_name} has checks, but its program is unknown; take it "
                     "from the result of build_program, as program.name"
                 )
+            if self._launches.pending:
+                self.synchronise()  # the kernel cannot look itself
             return kernel(self.queue, global_size, local_size, *args, wait_for=wait_for)
         if origin.num_args != len(args) + _HIDDEN:
             raise TypeError(

@@ -46,7 +46,8 @@
  * GPUCACHE_CALL_SYNC(name, call);     in a kernel before the sync point of that name
  * GPUCACHE_CALL_INSIDE(call);         in a device function
  *
- * A kernel without checks needs none of this, and is the same in every mode.
+ * A kernel without checks needs none of this, and is the same in every mode. With GPUCACHE_CHECKED and
+ * GPUCACHE_BEGIN the host need not look for failures before it is launched in the mode async.
  *
  * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
  * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
