@@ -362,10 +362,10 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_045,
-    "engine": 8_835,
+    "caches": 18_048,
+    "engine": 8_836,
     "native": 6_488,
-    "answers": 5_826,
+    "answers": 5_827,
     "cli": 6_194,
     "remote": 4_820,
     "serve": 4_535,

@@ -63,6 +63,8 @@ class CacheEntry(NamedTuple):
     be missing."""
     place: str = ""
     """Distinguishes the place of its source from other places; empty if that is not known."""
+    renewed: bool = False
+    """Whether every start of the owner writes it again, so that this tells nothing of a miss."""
     shows: bool | None = True
     """Whether its content, or its emptiness, shows that it is its owner's, None if it was not read. Otherwise
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""

@@ -190,7 +190,8 @@ def _keeps(system: System, environ: Mapping[str, str]) -> bool:
 def _entries(cache: Cache) -> Iterator[tuple[str, Held]]:
     with suppress(GpucacheError):
         for entry in cache.scan():
-            yield f"{entry.program} {entry.key}".strip(), Held(entry.size_bytes, entry.created_ns)
+            if not entry.renewed:
+                yield f"{entry.program} {entry.key}".strip(), Held(entry.size_bytes, entry.created_ns)
 
 
 def _files(folder: Path, without: tuple[Path, ...]) -> Iterator[tuple[str, Held]]:

@@ -76,7 +76,9 @@ class Keops(KeopsPlaces, PickledFormat):
     names = pickles.Names.of("KeOps", "types:SimpleNamespace")
     fails = "KeOps reads it as it is, so the program ends at every start"
     opaque = "a name is a digest of the formula and its types, which the library does not repeat"
-    links = ("pykeops", "keopscore")
+
+    def look(self, item: Files) -> CacheEntry:
+        return super().look(item)._replace(renewed=item.names[0].endswith(".pkl"))
 
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[\w.<>]+")

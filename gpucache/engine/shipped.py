@@ -5,7 +5,7 @@ A file can have gigabytes of code, so only the headers of its images are read. S
 is a zip file with binaries and libraries in it, and so is a module of IREE's (``.vmfb``; checked against
 files of its compiler 3 for CUDA, HIP, Vulkan and CPUs), with the PTX or AMD's ELF in a message of
 FlatBuffers. A Metal library (``.metallib``) begins with ``MTLB``. A mega-cache of PyTorch
-has any name, see ``gpucache.caches.mega_cache``.
+has any name, see ``gpucache.caches.mega_cache``; a runtime cache of TensorRT-RTX is known by its name alone.
 """
 
 import re
@@ -23,7 +23,10 @@ from gpucache.payload.containers import FATBIN, PLAN_START_BYTES, images, is_pla
 from gpucache.payload.elf import COMPRESSED, bundled, sections_at
 from gpucache.payload.reading import OnDisk, Reading, Source
 
-_NAME = re.compile(r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)")
+_NAME = re.compile(
+    r".+\.(?:so(?:\.[\d.]+)?|pyd|dll|pt2|cubin|fatbin|ptx|hsaco|co|engine|plan|vmfb|metallib)"
+    r"|.*runtime_cache\w*\.bin"
+)
 _WITH_CODE = re.compile(r".+\.(?:so|cubin|fatbin|ptx|hsaco|fb)")
 _IS_PROGRAM = re.compile(r".+\.(?:cl|clcpp|cu|cuh|hip|cpp|cc|c|h|hpp|py|ptx|spv|fut|gpc)")
 _WHOLE_BYTES, _MEMBERS = 64 << 20, 2000

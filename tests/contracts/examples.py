@@ -321,10 +321,7 @@ EXAMPLES: Mapping[str, Example] = {
         partial(_add_file, "programs/{:012x}/module/lib.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY
     ),
     "pyfr": Example(partial(_add_file, "cuda/{:064x}", PTX), lambda _: PTX),
-    "keops": Example(
-        partial(_add_file, "Linux_host_6.1_p3.11.7/pykeops_cpp_{:010x}.so", tvm_ffi.LIBRARY),
-        lambda _: tvm_ffi.LIBRARY,
-    ),
+    "keops": Example(pickled.put_formula, lambda _: tvm_ffi.LIBRARY),
     "gstaichi": Example(taichi.put, lambda _: taichi.CODE),
     "quadrants": Example(taichi.put_quadrants, lambda _: taichi.CODE),
     "unsloth": Example(manifests.put_bundle, lambda number: manifests.content(number), alone=False),

@@ -191,3 +191,15 @@ def test_a_mega_cache_whose_lengths_lie_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "artifacts"
     path.write_bytes(struct.pack(">I", zlib.crc32(made)) + made)
     assert read_shipped(path).damaged
+
+
+@pytest.mark.parametrize(("data", "damaged"), [(b"ptrt kernels", False), (b"", True)])
+def test_a_runtime_cache_of_tensorrt_rtx_is_known_by_its_name_alone(
+    data: bytes, damaged: bool, tmp_path: Path
+) -> None:
+    """Its format is not documented, so it is said not to be checked."""
+    path = tmp_path / "my_runtime_cache.bin"
+    path.write_bytes(data)
+    assert is_shipped(str(path))
+    found = read_shipped(path)
+    assert found.damaged == damaged and ("not documented" in found.problem) != damaged

@@ -34,6 +34,11 @@ def put_keops(root: Path, data: bytes) -> Path:
     return lay(root / _MACHINE / "LoadKeOps_cpp_class_cache.pkl", data)
 
 
+def put_formula(root: Path, number: int = 0) -> Path:
+    """Lay the library of a formula; its file."""
+    return lay(root / _MACHINE / f"pykeops_cpp_{number:010x}.so", tvm_ffi.LIBRARY)
+
+
 def put_hidet(root: Path, data: bytes) -> Path:
     """Lay the types of an operator of Hidet's, next to a library."""
     folder = root / "ops" / "cpu_space_0" / "add" / f"{0:016x}"
