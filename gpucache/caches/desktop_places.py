@@ -307,9 +307,9 @@ class FirefoxPlaces(Places):
 class MpvPlaces(Places):
     """The shaders of mpv's two renderers.
 
-    Source: mpv, ``video/out/gpu/shader_cache.c``; no file written by it was available. A file is named by the
-    SHA-256 of a shader, or ``shader_`` and a hash of libplacebo's, and is written in place. A driver that
-    refuses a binary has mpv compile the shader again.
+    Source: mpv, ``video/out/gpu/shader_cache.c``, and files of mpv 0.35 on Mesa's llvmpipe. A file is named
+    by the SHA-256 of a shader, or ``shader_`` and a hash of libplacebo's, and is written in place: a line
+    with the version, u32 the form of the driver's binary, and that. A broken one is written again.
     """
 
     name = "mpv"
@@ -324,11 +324,16 @@ class MpvPlaces(Places):
     unlisted = "(?!shader_[0-9a-f]{16}$|[0-9A-F]{64}$).*"
 
 
-class QtPlaces(Places):
-    """The programs of Qt Quick and of QOpenGLShaderProgram, which all programs of a user share.
+_OF_PROGRAMS = ("", "*/", "*/*/")
 
-    Source: Qt, ``src/gui/opengl/qopenglprogrambinarycache.cpp``; no file written by it was available. A file
-    has Qt's version, the driver's names and its binary, and is removed and written again where one differs.
+
+class QtPlaces(Places):
+    """The programs of Qt Quick and of QOpenGLShaderProgram.
+
+    Source: Qt, ``src/gui/opengl/qopenglprogrambinarycache.cpp``, and a file of PySide6 6.12 on Mesa's
+    llvmpipe. Older versions of Qt have one directory for all programs of a user, 6.12 has one for each, below
+    its organisation and name. A file has Qt's version, the driver's names and its binary; one where they
+    differ, or that is broken, is written again.
     """
 
     name = "qt"
@@ -339,9 +344,9 @@ class QtPlaces(Places):
         nowhere="no program of this user has made qtshadercache; name that directory",
         remedy="set XDG_CACHE_HOME",
         also=on(
-            cached("qtshadercache*"),
-            macos=(Home("Library/Caches/qtshadercache*"),),
-            windows=(Var("LOCALAPPDATA", "cache/qtshadercache*"),),
+            tuple(way for above in _OF_PROGRAMS for way in cached(f"{above}qtshadercache*")),
+            macos=tuple(Home(f"Library/Caches/{above}qtshadercache*") for above in _OF_PROGRAMS),
+            windows=tuple(Var("LOCALAPPDATA", f"{above}cache/qtshadercache*") for above in _OF_PROGRAMS),
         ),
         lacking="XDG_CACHE_HOME moves every cache that follows it, as Qt has no separate variable",
     )

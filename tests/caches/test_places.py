@@ -129,3 +129,12 @@ def test_programs_built_on_chromium_are_found_in_sandboxes(tmp_path: Path) -> No
     (tmp_path / ".config/other").mkdir()
     found = of_others("chromium").locations({"HOME": str(tmp_path)})
     assert {one.root for one in found[1:]} == {str(tmp_path / one) for one in below}
+
+
+@pytest.mark.parametrize("above", ["", "app/", "organisation/app/"])
+def test_qt_has_one_cache_for_all_programs_or_one_for_each(above: str, tmp_path: Path) -> None:
+    """Qt 6.12 has the second, below the names that a program gives itself."""
+    place = tmp_path / above / "qtshadercache-x86_64-little_endian-lp64"
+    place.mkdir(parents=True)
+    found = [one.root for one in of_others("qt").locations({"XDG_CACHE_HOME": str(tmp_path)})]
+    assert found == [str(place)]
