@@ -1,8 +1,8 @@
 """The contents of a store as caches, so that inspect, verify and evict work on it as on any other.
 
 A store is a cache for each system in it. Owns the checks of stored entries, and the removal: an eviction
-first writes the catalogue without the entries, then marks the files that no record names any more. Removing
-needs no key, only the right to write. Must not know the kind of store.
+first writes the catalogue without the entries and their rows, then marks the files that no record names any
+more. Removing needs no key, only the right to write. Must not know the kind of store.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from gpucache.remote.catalogue import (
     whole,
     write_catalogue,
 )
-from gpucache.remote.keeping import NOTHING_KEPT, Keeping, mark_of, read_keeping
+from gpucache.remote.keeping import NOTHING_KEPT, ROWS, Keeping, mark_of, read_keeping
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, is_removable, read_sized
 from gpucache.remote.records import Signed
 from gpucache.remote.removal import mark, sweep
@@ -106,7 +106,11 @@ class Contents:
             marks = {one: _mark(catalogue.records[one]) for one in going}
             pins = read_keeping(self.store, {*marks.values()})  # somebody may have pinned one since
             going = {one for one in going if not pins.pinned(marks[one])}
-            kept = [one for found, one in catalogue.records.items() if found not in going]
+            items = catalogue.records.items()
+            keys = {one.record.key for found, one in items if found not in going}
+            rows = ((found, one.record.key[:64]) for found, one in items if one.record.system == ROWS)
+            going |= {found for found, key in rows if key not in keys}
+            kept = [one for found, one in items if found not in going]
             freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
             marked |= freed - {name for one in kept for name, _ in objects_of(one)}
             count += len(marked)
@@ -290,13 +294,14 @@ def _mark(one: Signed) -> str:
 
 def _entry(one: Signed, keeping: Keeping) -> CacheEntry:
     record, mark = one.record, _mark(one)
+    used_ns = keeping.used_ns.get(mark, record.made_ns)
     return CacheEntry(
         record.system,
         record.key,
         record.files[0].name,
         record.size_bytes,
-        record.made_ns,
-        keeping.used_ns.get(mark, record.made_ns),
+        record.made_ns or used_ns,  # a row has no date of its own
+        used_ns,
         record.program,
         record.target,
         record.kind,

@@ -17,6 +17,8 @@ from gpucache.errors import RemoteError
 from gpucache.remote.objects import Listed, Objects, is_removable, read_sized
 
 PINS, _USES = "pins/", "uses/"
+ROWS = f"{OWN}-rows"
+"""The system of rows, each a part of the entry of our own with whose key its key begins."""
 _DIGITS = 32
 _MOST_BYTES = 256 << 20
 """The bytes of pins, and then of the newest uses, that are read."""
@@ -44,7 +46,7 @@ NOTHING_KEPT = Keeping({}, {}, ())
 
 def mark_of(system: str, key: str) -> str:
     """The mark of an entry, by which pins and uses name it; the rows of our own entries have those."""
-    system, key = (OWN, key[:64]) if system.startswith(OWN) else (system, key)
+    system, key = (OWN, key[:64]) if system == ROWS else (system, key)
     return sha256(f"{system}\0{key}".encode("utf-8", "replace")).hexdigest()[:_DIGITS]
 
 

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from gpucache.answers.evict import EvictSummary
 from gpucache.caches.interface import Cache
+from gpucache.caches.portable import OWN_MODE, PortableEntry, PortableFile
 from gpucache.engine.evict import Limits, plan_eviction
 from gpucache.engine.selection import Opened
 from gpucache.engine.verify import repaired
+from gpucache.remote.catalogue import blob_name, write_catalogue
 from gpucache.remote.contents import StoredCache, stored_caches
-from gpucache.remote.records import Signed, parse_line
+from gpucache.remote.records import Signed, parse_line, record_of, signed
 from gpucache.remote.removal import SIGN
 from gpucache.remote.signing import TrustedKeys
 from gpucache.settings import read_settings
@@ -98,6 +100,22 @@ def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
     assert [one.kind.value for one in checked.findings] == ["untrusted"]
     assert not cache.repair(checked, entry).findings[0].repaired
     assert _results(filled.pull(filled.cache("b", "cupy"), trusted=filled.trusted)) == ["pulled"] * 3
+
+
+def test_an_entry_goes_with_its_rows(filled: Fleet) -> None:
+    """Those of other entries stay, and are as old as their entry: a row has no date of its own."""
+    own = list(filled.cache("a", "gpucache").scan())
+    rows = [
+        PortableEntry("gpucache-rows", f"{one.key}-row", (PortableFile("row", one.key.encode(), OWN_MODE),))
+        for one in own
+    ]
+    data = [row.files[0].data for row in rows]
+    list(filled.store.create((blob_name(sha256(one).hexdigest()), one) for one in data))
+    write_catalogue(filled.store, [signed(record_of(row), filled.key) for row in rows], filled.key)
+    _evict(filled, Limits(program=own[0].program))
+    stored = {cache.name: {one.key: one.created_ns for one in cache.scan()} for cache in _caches(filled)}
+    assert own[0].key not in stored["gpucache"] and stored["gpucache"]
+    assert stored["gpucache-rows"] == {f"{key}-row": made for key, made in stored["gpucache"].items()}
 
 
 def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:
