@@ -113,7 +113,8 @@ class ForeignCache(Cache, Generic[T]):
             return Checked(entry.key, unchecked=self._failure(error))
         told = tuple(Finding.about(entry, one) for one in found)
         made = self._format
-        unseen = f"{made.owner} stores nothing that would show {made.unseen}" if made.unseen else ""
+        why = f"{made.owner} stores nothing to check it against"
+        unseen = f"verify cannot notice {made.unseen}: {why}" if made.unseen else ""
         return Checked(entry.key, told, notes, checksum=checksum, unseen=unseen)
 
     def leftovers(self) -> Iterator[Checked]:

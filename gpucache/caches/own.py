@@ -228,14 +228,13 @@ class OwnCache(OwnRoot):
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
         swept = self.store.sweep(0 if why else max_size_bytes, why)
-        what = "leftovers"
+        if not swept.files:
+            return ""
+        files, freed = format_count(swept.files, "other file"), format_size(swept.freed_bytes)
+        told = f"Also removed {files} ({freed}): leftovers"
         if why:
-            what += " and all records"
-        elif max_size_bytes is not None:
-            what += " and the oldest records"
-        freed = format_size(swept.freed_bytes)
-        files = format_count(swept.files, "file")
-        return f"Also removed {files} of {what}, {freed}." if swept.files else ""
+            return f"{told} and all records; --misses and --stats begin anew."
+        return told + (" and the oldest records." if max_size_bytes is not None else ".")
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         raise UsageError(

@@ -499,8 +499,11 @@ def _stats(opened: Opened, *, zero: bool) -> None:
     """Show the totals of our own cache, and with ``zero`` count from now on."""
     from gpucache.answers import stats as text
     from gpucache.engine.inspect import state_of
+    from gpucache.store.root_file import is_root_file
 
     own = opened.require_own("--stats")
+    if is_root_file(Path(own.location().root)):
+        raise UsageError("a cache in a file has no counters; --stats is for one in a directory")
     if zero and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is counted anew; unset it")
     state, records = state_of(own), own.store.journal_records()

@@ -142,6 +142,7 @@ int root_file_is_current(void) {
     char path[2 * PATH_MAX];
     struct stat status;
     size_t found = 0;
+    if (access(had.path, F_OK)) return 0;
     for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
         snprintf(path, sizeof path, "%s/%s", had.root, places[place]);
         found += count_files(path, !place);

@@ -401,7 +401,10 @@ class RootFile:
         return found
 
     def write(self, wait_s: float = _WAIT_S) -> Written:
-        """Write the file if its root has changed, after any other process that writes it. Raises nothing."""
+        """Write the file if its root has changed or the file is gone, after any other process that writes it.
+
+        Raises nothing.
+        """
         done = Written(self._path)
         if os.getpid() != self._process:
             return done
@@ -410,6 +413,7 @@ class RootFile:
             same = now.keys() == self._had.keys() and not any(
                 _differs(self._had[one], now[one]) for one in now
             )
+            same = same and (self._identity is None or self._path.exists())
             if self._writes and not same:
                 with _alone(self._path, 0 if self._problem else wait_s) as folder:
                     with self._open() as file:

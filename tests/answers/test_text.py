@@ -264,7 +264,12 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "verify: no checksum": lambda: _verified(
         Checked("a"),
-        *(Checked(key, checksum=False, unseen="X stores nothing that would show y") for key in "bc"),
+        *(
+            Checked(
+                key, checksum=False, unseen="verify cannot notice y: X stores nothing to check it against"
+            )
+            for key in "bc"
+        ),
     ),
     "verify: many": lambda: list(_verified(*(Checked(str(one), (OLD,), ("n",)) for one in range(205))))[1:3],
     "evict: a plan": lambda: _evicted(GONE._replace(tried=False), planned=True),

@@ -103,6 +103,24 @@ def test_run_keeps_the_cache_in_a_file(run_cuda: Callable[..., Result], file: Pa
     assert ([*file.parent.iterdir()], [*Path(os.environ["XDG_CACHE_HOME"]).iterdir()]) == ([file], [])
 
 
+def test_a_file_that_was_removed_meanwhile_is_written_again(
+    run_cuda: Callable[..., Result], file: Path
+) -> None:
+    """Also after a run with hits alone, whose cache is as it was."""
+    run_cuda(2)
+    run = [*_GPUCACHE, "run", "--cache-file", file, "--", "sh", "-c", 'rm "$0"; exec "$@"', file]
+    gone = run_text([*run, sys.executable, "-c", _CUDA, "2"])
+    assert "1 hit, 0 misses" in gone.stderr and "app.cache written (2 entries, " in gone.stderr
+    assert "1 hit, 0 misses" in run_cuda(2).stderr
+
+
+def test_a_file_has_no_counters(run_cuda: Callable[..., Result], file: Path) -> None:
+    """Rather than zeros for ever, inspect --stats says so."""
+    run_cuda(2)
+    told = run_text([*_GPUCACHE, "inspect", "--stats", "--cache", file])
+    assert told.returncode == 2 and "a cache in a file has no counters" in told.stderr
+
+
 _BY_C = [str(BUILT / STARTER), "--by=3", "sh", "-c", "exit 99"]
 """``gpucache`` in C, with something else in place of Python."""
 
