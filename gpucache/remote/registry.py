@@ -18,6 +18,7 @@ Owns the form of a pack and which bytes of it are requested. Must not know the c
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -394,8 +395,10 @@ class RegistryObjects:
         """The tags of packs; none of a repository that does not exist."""
         ours = re.compile(rf"{re.escape(self._tag)}-[0-9a-f]{{12}}(?:{re.escape(_REPLACED)})?")
         found: set[str] = set()
-        page = "tags/list?n=1000"
-        for _ in range(_MOST_PAGES):
+        page, began = "tags/list?n=1000", time.monotonic()
+        for number in range(_MOST_PAGES):
+            if time.monotonic() - began > self._client.request_s + number / 10:
+                raise RemoteError(f"{self.url} lists its tags too slowly; check its address and the network")
             answer = self._client.ask("GET", page, (200, 404), _MOST_JSON_BYTES)
             if answer.status == 404:
                 return found

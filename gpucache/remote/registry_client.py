@@ -41,6 +41,7 @@ class RegistryClient:
     def __init__(self, host: str, repository: str, limits: Limits, *, plain: bool) -> None:
         self._scheme = "http" if plain else "https"
         self._host = host
+        self.request_s = limits.request_s
         self._url = f"oci://{host}/{repository}"
         self._base = f"{self._scheme}://{host}/v2/{repository}/"
         self._connections = Connections(self._url, limits, "oci+http", leaves_tls=plain)

@@ -4,7 +4,9 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -124,6 +126,19 @@ def test_a_list_without_end_ends(
         store = open_objects(_URLS[kind].format(server.port), _LIMITS)
         with closing(store), pytest.raises(RemoteError, match=r"more than|too slowly"):
             deque(store.listed(""), 0)
+
+
+def test_tags_of_a_slow_registry_end(use: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page is in time, and there is always another; a clock lets each take a fifth of a second."""
+    clock = count()
+    slow = SimpleNamespace(monotonic=lambda: next(clock) / 5)
+    monkeypatch.setattr("gpucache.remote.registry.time", slow)
+    with scripted(_page) as server:
+        use(server.port)
+        store = open_objects(_URLS["registry"].format(server.port), _LIMITS)
+        with closing(store), pytest.raises(RemoteError, match="too slowly"):
+            deque(store.listed(""), 0)
+        assert 1 < len(server.requests) < 10
 
 
 def _flood(client: socket.socket, sent: list[int], head: bytes) -> None:
