@@ -470,7 +470,7 @@ class HidetPlaces(Places):
         runs=True,
         lacking="no variable but HOME moves it; a program names a place with hidet.option.cache_dir",
     )
-    unseen = "a changed byte inside a library, or anything in graphs/"
+    unseen = "a changed byte inside a library"
 
 
 class ModularPlaces(Places):

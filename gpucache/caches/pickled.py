@@ -128,6 +128,7 @@ _FILES = (
     r"compile\.sh|\w+_output\.txt|source\.(?:cc|cu|hip)|candidates\.(?:txt|json)|meta\.json|task\.txt|version\.txt",
     r"\.lock",
 )  # fmt: skip
+_GRAPH = r"graphs/([0-9a-f]{16,64})"
 _TASK = r"ops/((?:cpu|cuda|hip)_space_\d)/([a-z_]\w*)/([0-9a-f]{16,64})"
 
 
@@ -137,15 +138,24 @@ class Hidet(HidetPlaces, PickledFormat):
     Source: hidet 0.6.1 (PyPI), ``hidet/option.py`` and ``hidet/drivers/build_{task,module}.py``; checked
     against files for a CPU. ``ops/`` has a directory for each configuration, task and hash, and
     ``ir_modules/`` one for each hash: ``lib.so``, ``func_types.pickle`` and more, built in place below a
-    lock. They are loaded unchecked, and none is ever removed. ``graphs/`` has whole graphs with copies of
-    their operators, and stays as it is.
+    lock. They are loaded unchecked, and none is ever removed. ``graphs/`` has graphs with copies of their
+    operators, which stay, as a graph without one of them may not load.
     """
 
     layout = Layout(
-        [f"{place}/(?:{name})" for name in _FILES for place in (_TASK, "(ir_modules)/([0-9a-f]{16,64})")],
-        own=["graphs/"],
+        [
+            f"{place}/(?:{name})"
+            for name in _FILES
+            for place in (
+                _TASK,
+                "(ir_modules)/([0-9a-f]{16,64})",
+                f"{_GRAPH}/(graph_module)",
+                rf"{_GRAPH}/kernels/(\d+)",
+            )
+        ],
+        own=[rf"{_GRAPH}/(?:\w+\.json|graph_string\.txt|weights\.npz|\.lock)"],
         signs=[_TASK, "graphs/[0-9a-f]{16,64}"],
-        key=lambda groups: groups[-1] + hashed(groups[:-1])[:8],
+        key=hashed,
     )
     names = pickles.Names.of(
         "Hidet",
@@ -153,9 +163,15 @@ class Hidet(HidetPlaces, PickledFormat):
         r"numpy:dtype|numpy\.(?:_core|core)\.multiarray:scalar",
     )
     folders_removed = 1
-    key_digits = 72
     fails = "the program that loads it ends, at every start"
     opaque = "a name is a digest of a task, which Hidet keeps in task.txt"
+
+    def stays(self, item: Files) -> str:
+        return (
+            "a graph without it may not load; remove the graph's directory"
+            if item.parts[0] == "graphs"
+            else ""
+        )
 
     def look(self, item: Files) -> CacheEntry:
         whole = item.names[0] == "lib.so"
