@@ -27,6 +27,7 @@ from gpucache.remote.catalogue import (
     read_catalogue,
     write_catalogue,
 )
+from gpucache.remote.keeping import ROWS
 from gpucache.remote.objects import File, Files, Objects
 from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
 from gpucache.remote.removal import sign, sweep
@@ -241,7 +242,8 @@ class _Sending:
         version = dict(record.facts).get(Fact.VERSION, "")
         about = " ".join(filter(None, (record.system, record.target, version)))
         for one, file in zip(record.files, packed.files, strict=True):
-            name, path = blob_name(one.sha256), f"{record.system}/{one.name}"
+            name, place = blob_name(one.sha256), "" if record.system == ROWS else f"{record.system}/"
+            path = f"{place}{one.name}"  # rows are part of our own root
             if name in new and name not in self.files.by_name:
                 self.files.by_name[name] = File(path, about=about)
             else:

@@ -18,9 +18,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, Location
+from gpucache.caches.own import OwnCache
 from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
 from gpucache.remote.objects import File, Files, Limits, Objects, open_objects
+from gpucache.remote.push import push
+from gpucache.remote.signing import TrustedKeys, load_signing_key, make_pair
+from gpucache.serve.row_cache import NAME, RowCache
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.remote.servers import docker_registry, free_port
 from tests.remote.test_objects import ONE, TWO
@@ -170,6 +176,30 @@ def test_the_tag_is_an_image_with_files_as_their_owners_lay_them_out(url: str, t
     image = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:gpucache"))
     assert image["artifactType"] == "application/vnd.gpucache.store.v1"
     assert "triton sm_90" in json.loads(image["annotations"]["org.gpucache.contents"])
+
+
+def test_rows_are_where_a_root_has_them(url: str, tmp_path: Path) -> None:
+    """So that a program whose root is the image hits by them."""
+    root = tmp_path / "root"
+    rows = RowCache(
+        OwnCache(DirectoryStore(root, writable=True), Location("gpucache", str(root), "", enabled=True))
+    )
+    entry = CacheEntry(NAME, f"{_KEY}-row", "v1/rows/2.row", 3, 0, 0, handle=b"row")
+    make_pair(tmp_path / "key")
+    key = load_signing_key(tmp_path / "key")
+    with _opened(f"{url}/rows") as opened:
+        list(
+            push(
+                [(rows, [entry])],
+                opened,
+                key=key,
+                trusted=TrustedKeys({}),
+                sources=False,
+                dry_run=False,
+                progress=lambda *_: None,
+            )
+        )
+    assert _unpacked(f"{url}/rows", tmp_path)["v1/rows/2.row"] == b"row"
 
 
 @pytest.mark.parametrize("by_digest", [False, True])
