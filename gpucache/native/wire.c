@@ -346,7 +346,18 @@ int wire_ask_server(enum wire_kind kind, struct wire_bytes *fields, size_t count
     struct wire_reply token_at = *reply;
     struct wire_bytes token;
     if (reply->kind == WIRE_HIT && wire_next(&token_at, &token) && !wire_confirm(kind, reply, token)) wire_done(reply);
+    if (count >= AT_DEVICES)
+        reply->environment = digest(fields[AT_ENVIRONMENT].at, fields[AT_ENVIRONMENT].size, 'E') | 1;
     return 1;
+}
+
+/* Whether no variable has changed since the question of a reply: the compiler may have read it as it is now. */
+static int same_environment(const struct wire_reply *reply) {
+    if (!reply->environment) return 1;
+    struct wire_bytes now = wire_environment();
+    int same = now.at && (digest(now.at, now.size, 'E') | 1) == reply->environment;
+    free((void *)now.at);
+    return same;
 }
 
 int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token) {
@@ -356,6 +367,7 @@ int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wi
     char why[WHY_SIZE] = "the reply is damaged";
     int kept = errno;
     int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, wire_text(NULL), why));
+    if (sees && !(sees = same_environment(reply))) snprintf(why, sizeof why, "its environment changed meanwhile");
     struct wire_bytes fields[] = {token, wire_text(why)};
     /* The reply to it is waited for, so that the result of the build comes later. */
     if (!sees) wire_tell(asked == WIRE_COMPILE ? WIRE_COMPILE_DOUBTED : WIRE_BUILD_DOUBTED, fields, 2, 1);

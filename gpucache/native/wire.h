@@ -56,6 +56,7 @@ struct wire_reply {
     size_t size, next;
     struct wire_bytes note; /* the part of an index's hit that is counted; it is inside the reply */
     struct wire_bytes view; /* what this process has to see, see wire_confirm(); inside the reply too */
+    uint64_t environment; /* the digest of the question's; 0 if not known */
 };
 
 /* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or index.h's variables, once. */
@@ -86,7 +87,7 @@ int wire_has_roots(void);
 void wire_stop(void);
 
 /* Whether this process sees the files that the server read for a reply, and has loaded the compiler that lies there:
-   conditions as in an index. Else the server is told, which keeps nothing of the build with this token. Of a hit
+   conditions as in an index; of a miss also whether its environment is still the question's. Else the server is told, which keeps nothing of the build with this token. Of a hit
    wire_ask() confirms it; of a miss its caller does, after the compile, when all libraries of the compiler are loaded. */
 int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token);
 

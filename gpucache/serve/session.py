@@ -325,7 +325,7 @@ class Session(ABC, Generic[A]):
     def _doubted(self, fields: Fields) -> Reply:
         """A program that sees other files than this process: what it was given, it has not used."""
         token, why = fields.take(), fields.text()
-        reason = f"its process sees other files than gpucache ({why}), so nothing is kept for it"
+        reason = f"its process sees other files or variables than gpucache ({why}), so nothing is kept for it"
         with self._lock:
             place = self._hits.pop(token, None)
             if place is not None:

@@ -135,6 +135,47 @@ def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
     assert lowered[:2] == [b"k<int>", b"_Z1kIiEvPT_"]
 
 
+_CHANGING = """
+import ctypes, os, sys, threading, time
+from pathlib import Path
+library, go = ctypes.CDLL(sys.argv[1]), Path(sys.argv[2])
+def change():
+    while not go.exists():
+        time.sleep(0.001)
+    os.environ["SET_MEANWHILE"] = "1"
+    go.unlink()
+thread = threading.Thread(target=change)
+thread.start()
+program = ctypes.c_void_p()
+library.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void k() {}", b"k.cu", 0, None, None)
+print(library.nvrtcCompileProgram(program, 0, None))
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_compile_whose_variables_changed_since_it_asked_is_not_kept(
+    audit: Path, library: Path, keeper: NVRTCKeeper, tmp_path: Path, changes: bool
+) -> None:
+    """The key has the variables of the question, and the compiler may have read later ones."""
+    go = tmp_path / "go"
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        if kind == Kind.COMPILE and changes:
+            go.touch()
+            wait_until(lambda: not go.exists())
+        if kind == Kind.COMPILED and not changes:
+            go.touch()
+        return keeper(kind, fields)
+
+    with Peer(answer) as peer:
+        where = {"LD_AUDIT": str(audit), "GPUCACHE_RUN_SOCKET": str(peer.path)}
+        where["GPUCACHE_RUN_TIMEOUT_MS"] = TIME_OUT_MS
+        assert _run(sys.executable, "-c", _CHANGING, str(library), str(go), **where) == "0\nended with 0"
+        told = [why for _, why in peer.of_kind(Kind.COMPILE_DOUBTED)]
+    assert told == [b"its environment changed meanwhile"] * changes
+
+
 def test_headers_in_memory_are_sent(shimmed: Run, peer: Peer) -> None:
     shimmed(peer, "plain")
     (asked,) = (fields for fields in peer.of_kind(Kind.COMPILE) if fields[5] == b"memory.cu")
