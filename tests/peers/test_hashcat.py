@@ -1,6 +1,7 @@
 """hashcat's own cache on PoCL: hashcat's behaviour with damage and after a repair."""
 
 import shutil
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ SYSTEM = of_others("hashcat")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("hashcat") is None, reason="hashcat is not installed"),
+    pytest.mark.skipif(find_library("OpenCL") is None, reason="the system has no OpenCL loader"),
     pytest.mark.skipif(not SYSTEM_ICD.is_file(), reason="the system has no PoCL"),
 ]
 _MD5_OF_PASSWORD = "5f4dcc3b5aa765d61d8327deb882cf99"
