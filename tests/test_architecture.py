@@ -362,13 +362,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_069,
+    "caches": 18_043,
     "engine": 8_836,
     "native": 6_502,
     "answers": 5_827,
     "cli": 6_197,
     "remote": 4_829,
-    "serve": 4_535,
+    "serve": 4_507,
     "store": 3_502,
     "backends": 3_780,
     "sources": 2_550,
@@ -382,7 +382,7 @@ LINES: Mapping[str, int] = {
     "probe": 550,
     "manifest": 380,
     "checks": 450,
-    "cuda": 575,
+    "cuda": 546,
     "hip": 125,
     "settings": 400,
     "model": 350,

@@ -16,7 +16,6 @@ _OURS = {
 
 
 def backend_names() -> tuple[str, ...]:
-    """The names of the built-in backends."""
     return tuple(_OURS)
 
 

@@ -91,7 +91,6 @@ class SqliteFile:
 
     @property
     def size_bytes(self) -> int:
-        """The file's size."""
         return self.status.st_size
 
     @property

@@ -54,7 +54,6 @@ class Identity:
 
     @classmethod
     def of(cls, status: os.stat_result) -> "Identity":
-        """The identity of a file's status."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

@@ -304,7 +304,6 @@ class Format(Places, ABC, Generic[T]):
     absent: ClassVar[str] = (
         "no entry has this key: it was never built, or was removed, of which no record is kept"
     )
-    """The message for a key that no entry has."""
     served: ClassVar[str] = ""
     """The message for a sound entry that was asked for, if the owner would not simply serve it."""
     serves_orphans: ClassVar[bool] = False

@@ -26,7 +26,6 @@ _GRAPHS = frozenset({"inductor", "aot_autograd"})
 
 
 def begins(start: bytes) -> bool:
-    """Whether bytes begin as a mega-cache with a checksum."""
     return start[4:12] == _VERSION
 
 

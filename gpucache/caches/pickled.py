@@ -44,7 +44,6 @@ class PickledFormat(FilesFormat):
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {end}")
 
     def pickled(self, data: bytes) -> Problem | None:
-        """The problem of a pickle."""
         return pickles.problem(data, self.names)
 
 

@@ -79,7 +79,6 @@ def values(data: bytes, pickles: int, names: Names | None = None) -> tuple[list[
 
 
 def problem(data: bytes, names: Names) -> Problem | None:
-    """What is wrong with data that are one pickle."""
     return values(data, 1, names)[1]
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import desktop_places, learning_places, places  # noqa: F401 - two with rows
-from gpucache.caches.futhark import locations as _futhark  # noqa: F401 - a row, as the next four
 from gpucache.caches.places import (
     ANY_BINARY,
     WINDOWS,
@@ -31,8 +30,7 @@ from gpucache.caches.places import (
     temporary_on_windows,
     user_cached,
 )
-from gpucache.caches.pocl import locations as _pocl  # noqa: F401
-from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401
+from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401 - a row, as the next two
 from gpucache.caches.rocfft import locations as _rocfft  # noqa: F401
 from gpucache.caches.sycl import locations as _sycl  # noqa: F401
 
@@ -479,6 +477,106 @@ class KeopsPlaces(Places):
         runs=True,
     )
     unseen = "a changed byte inside a library"
+
+
+def folder_of_file(root: Path) -> Path:
+    """The directory that a location is, or is in. Raises nothing."""
+    # Path.is_dir raises below a directory that may not be entered.
+    return root if os.path.isdir(root) else root.parent  # noqa: PTH112
+
+
+class FutharkPlaces(Places):
+    name = "futhark"
+    title = "Futhark cache files"
+    owner = "Futhark"
+    place = Place(
+        (),
+        remedy="name another file with --cache-file",
+        nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
+        lacking="Futhark names its cache file by --cache-file alone; give the program its own file "
+        "there, or none",
+        makes=False,
+        opt_in=False,
+    )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """Of the directory, which Futhark does not make: it fails to write without a word but in its log."""
+        return super().at_place(folder_of_file(root))
+
+
+_POCL_VARIABLE, _POCL_SWITCH = "POCL_CACHE_DIR", "POCL_KERNEL_CACHE"
+
+
+class PoclPlaces(Places):
+    """PoCL needs the place to start. Source: PoCL, lib/CL/pocl_cache.c (``pocl_cache_init_topdir``)."""
+
+    name = "pocl"
+    title = "PoCL kernel cache"
+    owner = "PoCL"
+    driver = True
+    unseen = "a changed byte inside a kernel, or, before a launch, the bitcode of another program"
+    place = Place(
+        (
+            Var(_POCL_VARIABLE),
+            *(
+                [Var("LOCALAPPDATA", "pocl"), Var("TEMP", "pocl")]
+                if WINDOWS
+                else [
+                    Var("XDG_CACHE_HOME", "pocl/kcache"),
+                    Var("HOME", ".cache/pocl/kcache", top=True),
+                    Temporary("pocl", user=False, folder="/tmp", inside="kcache"),
+                ]
+            ),
+        ),
+        along=((_POCL_SWITCH, "1"),),
+        runs=True,
+        opt_in=False,
+    )
+    below = {"pocl": ""}
+    tracing = {"POCL_DEBUG": "general,cache,llvm"}
+    """``general`` logs each kernel that is taken from the cache or compiled, also in PoCL 3."""
+
+    @classmethod
+    def off(cls, environ: Mapping[str, str]) -> str:
+        """PoCL takes every value that does not begin with 1 as off."""
+        if environ.get(_POCL_SWITCH, "1").startswith("1"):
+            return ""
+        return (
+            f"{_POCL_SWITCH}={environ[_POCL_SWITCH]} turns the cache off, as PoCL treats every value as off "
+            f"that does not begin with 1, so every start compiles; unset {_POCL_SWITCH}"
+        )
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        if environ.get(_POCL_VARIABLE) == "":
+            yield f"{_POCL_VARIABLE} is set and empty, at which PoCL shows 0 devices or dies; unset it"
+        named = any(map(environ.get, (_POCL_VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ
+        if not (WINDOWS or named):
+            yield (
+                "XDG_CACHE_HOME and HOME are not set, so it is in /tmp, which all users share: for all "
+                f"but the first PoCL shows 0 devices; {cls.place.move}"
+            )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """PoCL shows no devices or builds nothing if it cannot create or write it."""
+        yield from super().at_place(root)
+        try:
+            nearest = next((path for path in (root, *root.parents) if path.exists()), root)
+            folder = nearest.is_dir()
+        except (OSError, ValueError):
+            folder = False
+            nearest = root.parent
+        if folder and os.access(nearest, os.W_OK):
+            return
+        if nearest == root and folder:
+            yield f"PoCL builds no program where it cannot write, not even a cached one; {cls.place.move}"
+        else:
+            yield (
+                f"PoCL makes it at its start and shows 0 devices where it cannot; {cls.place.move} to a "
+                "place that can be written"
+            )
 
 
 PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}

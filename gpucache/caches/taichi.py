@@ -87,7 +87,6 @@ class TaichiIndex:
         return cls(tuple(version), rows)
 
     def written(self) -> bytes:
-        """The bytes of this index."""
         rows = self.rows.values()
         body = b"".join(
             _bytes(row.name) + _bytes(row.key) + _ROW_END.pack(row.size_bytes, row.made_s, row.used_s)

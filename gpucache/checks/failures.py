@@ -127,7 +127,6 @@ def _filled(match: re.Match[str], value: int | float) -> str:
 
 
 def told(failure: Failure, table: Sequence[Check], program: str, kernel: str) -> KernelCheckError:
-    """The error of a failure, from the failure table of its program."""
     if failure.code < len(table):
         check = table[failure.code]
         fits = problem(check.message, len(failure.operands)) is None
@@ -172,7 +171,6 @@ class Launches:
         return state(number, may_have_failed=self.pending)
 
     def error(self, failure: Failure) -> KernelCheckError:
-        """The error of a failure in a kernel that was launched."""
         if not 0 <= failure.kernel < len(self._kernels):
             return KernelCheckError("a kernel overwrote the failure record, so its failure is unknown")
         checked, kernel = self._kernels[failure.kernel]

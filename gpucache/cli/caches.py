@@ -169,7 +169,6 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
 
 def _is_own_file(place: Path) -> bool:
-    """Whether a place is a root in a file."""
     if not place.is_file():
         return False
     from gpucache.store.root_file import is_root_file

@@ -165,7 +165,6 @@ def register() -> None:
 
 
 def script(shell: type[LineComplete], command: Command) -> str:
-    """The script to install for a shell."""
     return shell(command, {}, PROGRAM, COMPLETE).source()
 
 

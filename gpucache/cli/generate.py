@@ -75,7 +75,6 @@ def top_level(module: Path) -> Path:
 
 
 def files(top: Path) -> dict[Path, str]:
-    """Every generated file with its text."""
     made = {top / "man" / name: text for name, text in pages().items()}
     made[top / "gpucache/native/constants.h"] = _constants()
     for shell in completion.SHELLS:

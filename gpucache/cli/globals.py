@@ -33,7 +33,6 @@ class Globals(NamedTuple):
 
     root: str | None = None
     cache_file: str | None = None
-    """The cache of ``run`` in one file."""
     json: bool = False
     format: str = "text"
     """The form of the text: ``text``, ``markdown``, or of inspect --stats also ``prometheus``."""

@@ -178,9 +178,16 @@ def _keep_row(stores: Any, prepared: Any, question: tuple[bytes, ...], *, is_new
     from gpucache.library.missing import LATER
 
     def keep() -> None:
-        from gpucache.cuda.row import keep_row
+        from gpucache.library import rows
+        from gpucache.serve.answering import Rows, keep_call
+        from gpucache.serve.wire import Kind
 
-        keep_row(stores, question, prepared, is_new=is_new)
+        library = rows.library()
+        if library is None or not library.begun_ns:
+            return
+        kept = Rows(stores, library.begun_ns, lambda found: library.holds(rows.COMPILE, question, found))
+        if (is_new or kept.is_due(Kind.COMPILE, question)) and keep_call(kept, stores, question, prepared):
+            kept.note_none(Kind.COMPILE, question)
 
     LATER.add(stores, prepared, keep)
 

@@ -160,7 +160,6 @@ def told_choice(text: str, devices: Sequence[Device]) -> str:
 
 
 def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
-    """The devices of a backend that are in this machine and can be compiled for."""
     return [
         device
         for device in devices

@@ -109,7 +109,6 @@ class Stores(NamedTuple):
         return NoEntry(tuple(damaged), tuple(unread))
 
     def keep_in_memory(self, entry: Entry) -> None:
-        """Keep an entry in the memory of this process, if it has one."""
         if self.memory is not None:
             self.memory.publish(entry)
 

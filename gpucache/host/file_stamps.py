@@ -31,7 +31,6 @@ _OF_LOWER = 48
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file or directory with this status."""
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
 
 

@@ -42,7 +42,6 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def key_fields(owner: Owner, key: str, *others: tuple[str, str]) -> tuple[KeyField, ...]:
-    """The key fields of an owner's key."""
     own = ((NAMESPACE, owner.namespace), ("opaque key", key))
     return tuple(KeyField(*pair) for pair in (*own, *loaded_builds(owner.compilers), *others))
 
@@ -65,7 +64,6 @@ def entry(
 
 
 def binary(fields: Sequence[KeyField], program: str, payload: bytes, described: Pairs = ()) -> Entry:
-    """The entry of a CUDA binary, or of any other bytes."""
     from gpucache.payload import PayloadKind, describe  # which no hit needs
 
     kinds = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}

@@ -131,7 +131,6 @@ def tell_hit(stores: Stores, hit: Hit, name: str = "") -> None:
 
 
 def log_hit(name: str, target: str, key: str, store: str) -> None:
-    """Log the hit of a program."""
     _log(_INFO, "hit %s for %s: %s in %s", name, target, key, store)
 
 
@@ -141,7 +140,6 @@ def count_miss(stores: Stores) -> None:
 
 
 def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str = "", then: str = "") -> None:
-    """Log the reason of a miss."""
     told = program, target, miss.verdict.value, miss.detail, compile_ns // 1_000_000, note, then
     _log(_INFO, "miss %s for %s: %s: %s; compiled in %d ms%s%s", *told)
 

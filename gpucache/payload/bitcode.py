@@ -74,7 +74,6 @@ class Record(NamedTuple):
     blob: bytes = b""
 
     def text(self) -> bytes:
-        """The operands as the bytes of a text."""
         return bytes(value & 0xFF for value in self.operands)
 
 

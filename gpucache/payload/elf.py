@@ -321,7 +321,6 @@ def _segments(file: _File) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _named(reading: Reading, file: _File, sections: Sequence[_Section]) -> Iterator[tuple[str, _Section]]:
-    """Every section with its name; empty if no section contains the names."""
     index = sections[0].link if file.names_index == _SHN_XINDEX else file.names_index
     if 0 < index < len(sections):
         names = sections[index]

@@ -189,7 +189,6 @@ class Connections:
         return reply
 
     def close(self) -> None:
-        """Close the connections that are kept."""
         for kept in list(self._idle.values()):
             while kept:
                 kept.pop().end()

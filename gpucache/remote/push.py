@@ -178,7 +178,6 @@ class _Sending:
                 yield from self._objects(cache, entry)
 
     def foreseen(self, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]) -> Iterator[Outcome]:
-        """The outcomes of a push that sends nothing."""
         for _ in self.objects(selected):
             yield from self.drain()
         yield from self.drain()

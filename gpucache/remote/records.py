@@ -85,7 +85,6 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _encode(self) + b"\n"
 
     def is_believed(self, trusted: TrustedKeys) -> bool:
-        """Whether a trusted key signed it."""
         return trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), self.signature)
 
     def vouch(self, trusted: TrustedKeys) -> None:
@@ -159,7 +158,6 @@ def entry_of(record: Record, data: dict[str, bytes]) -> PortableEntry:
 
 
 def with_files(record: Record, data: Sequence[bytes]) -> PortableEntry:
-    """The entry of a record with the bytes of its files, which were compared with it."""
     return PortableEntry(
         record.system,
         record.key,

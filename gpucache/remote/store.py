@@ -336,7 +336,6 @@ class RemoteStores:
 
     @property
     def queried(self) -> str:
-        """The URLs of the stores that are queried."""
         return " ".join(filter(None, (one.queried for one in self._stores)))
 
     def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:

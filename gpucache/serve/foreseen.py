@@ -158,7 +158,6 @@ def _facts(device: Device) -> tuple[str, ...]:
 
 
 def _targets(recorded: str, devices: Sequence[Device], texts: Sequence[str]) -> Iterator[Retargeting]:
-    """The replacement of a recorded target."""
     before = Target.parse(recorded)
     for text in texts if before.backend in _RETARGETED else ():
         with suppress(GpucacheError):

@@ -113,21 +113,17 @@ class NVRTC(Compiler[Call]):
     first_payload, tells_all, is_whole = 4, False, True
 
     def read(self, fields: Fields) -> Call:
-        """A call of the fields of a request; raises WireError."""
         return read_call(fields)
 
     def prepare(self, asked: Call, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
         first = prepare_call(asked, memos)
         others = GIVEN_WITH.get(ArtifactKind(first.request.artifact_kind), ())
         return (first, *(of_kind(first, other) for other in others))
 
     def files(self, asked: Call) -> Sequence[Sequence[str]]:
-        """NVRTC and its other libraries; raises NoDeviceError."""
         return [tuple(map(str, searched(asked)[1]))]
 
     def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
-        """Whether it has the log and all names, which may be requested."""
         head = hits[0].head
         return bool(logs[0] or not head.has_log) and head.lowered_names.keys() >= set(asked.name_expressions)
 
@@ -236,7 +232,6 @@ class NVRTCServing(Session[Call]):
     """Serves a command's calls of NVRTC from the stores."""
 
     def __init__(self, stores: Stores, say: Say = silent) -> None:
-        """``say`` is called with each hit and each miss when it is known."""
         super().__init__(NVRTC(), stores, say)
 
     def look_up(self, asked: Call) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
@@ -286,7 +281,6 @@ def _given(fields: Fields) -> _Given:
 
 
 def _artifact(call: Call, given: _Given, kind: ArtifactKind, refusal: str | None) -> Artifact:
-    """The entry of one kind of artifact."""
     name = call.file_name
     payload, log = name.to_keep(given.artifacts.get(kind.value, b"")), name.to_keep(given.log)
     names = {key: os.fsdecode(name.to_keep(os.fsencode(value))) for key, value in given.names.items()}

@@ -101,11 +101,9 @@ class OpenCL(Compiler[Asked]):
         self._libraries = libraries
 
     def read(self, fields: Fields) -> Asked:
-        """A build of the fields of a request; raises WireError."""
         return read_build(fields, self._libraries)
 
     def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
         return prepare_build(asked, self.devices, memos)
 
     def answer(self, _asked: Asked, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
@@ -115,7 +113,6 @@ class OpenCL(Compiler[Asked]):
             yield from (hit.payload, log)
 
     def files(self, asked: Asked) -> Sequence[Sequence[str]]:
-        """The files of each device's driver; raises TargetError."""
         return [self.devices.files(facts) for facts in asked.devices]
 
 
@@ -157,7 +154,6 @@ def _of_module(field: bytes) -> tuple[tuple[str, ...], bytes]:
 
 
 def source_asked(program: Program, options: Sequence[str]) -> tuple[bytes, tuple[str, ...]]:
-    """The source of a program as a command asks for it, and the options."""
     if program.language is not Language.SPIR_V:
         return program.source, tuple(options)
     constants, others = constants_first(options)
@@ -231,21 +227,18 @@ class Links(OpenCL):
         """The name and the options of each part, by its mark."""
 
     def mark(self, part: Sequence[Prepared]) -> str:
-        """The mark of a part."""
         mark = digest("\n".join(map(str, keys_of_part(part))).encode())
         named = part[0].request.program.name, *part[0].compilation.inputs.options
         _remember(self._parts, mark, named, _PARTS_CAP)
         return mark
 
     def read(self, fields: Fields) -> Asked:
-        """A link of the fields of a request; raises WireError."""
         asked = super().read(fields)
         if not _MARKS.fullmatch(asked.source):
             raise WireError("a link has no marks of parts")
         return replace(asked, parts=tuple(asked.source.decode().split()))
 
     def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
         if option := _NOT_LINKED.search(asked.options):
             raise OptionError(f"links with the option {option[0]} are not served")
         parts = [self._parts.get(mark, (UNNAMED,)) for mark in asked.parts]
@@ -287,7 +280,6 @@ class OpenCLServing(Session[Asked]):
     """Serves a command's OpenCL builds from the stores."""
 
     def __init__(self, stores: Stores, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
-        """``say`` is called with each hit and each miss when it is known."""
         super().__init__(OpenCL(devices, libraries), stores, say)
         self.noted: set[CacheKey] = set()
         """The keys of the builds that were noted for ``warm --misses``."""
@@ -300,7 +292,6 @@ class OpenCLServing(Session[Asked]):
 
     @property
     def handlers(self) -> Handlers:
-        """The handler of each kind of request."""
         more = {Kind.REJECTED: self._reject, Kind.LAUNCHED: self._launched, Kind.OTHER: self._other}
         links = {Kind.PART: self._part, Kind.PART_COMPILED: self._part_compiled, Kind.LINK: self._link}
         return {**super().handlers, **more, **links}
@@ -394,7 +385,6 @@ class OpenCLServing(Session[Asked]):
         return HEARD
 
     def look_up(self, asked: Asked) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
-        """The same for a build or a link."""
         prepared = (self._links if asked.parts else self.compiler).prepare(asked, self.stores)
         return prepared, self.compiler.find(self.stores, asked, prepared)
 

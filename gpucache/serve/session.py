@@ -92,7 +92,6 @@ class Compiler(ABC, Generic[A]):
         """The fields of a hit; the first is a token."""
 
     def is_complete(self, _asked: A, _hits: Sequence[Hit], _logs: Sequence[bytes]) -> bool:
-        """Whether hits have all that a program may ask for."""
         return True
 
     @abstractmethod
@@ -110,7 +109,6 @@ class Compiler(ABC, Generic[A]):
     def find_elsewhere(
         self, stores: Stores, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
     ) -> tuple[Part, ...]:
-        """The same with the parts that a store on another machine has."""
         from gpucache.engine.elsewhere import ask
 
         return self._usable(stores, asked, prepared, ask(stores, prepared, found))
@@ -133,7 +131,6 @@ class Compiler(ABC, Generic[A]):
 
 
 def hits_of(parts: Sequence[Part]) -> list[Hit]:
-    """Those that are hits."""
     return [part for part in parts if isinstance(part, Hit)]
 
 

@@ -62,7 +62,6 @@ class Kind(IntEnum):
     NVRTC_LOADED = 18
     """A program loads NVRTC, and may ask for compiles soon. It does not wait for the reply."""
     COMPILE_DOUBTED = 19
-    """As BUILD_DOUBTED, of a compile."""
     PASS = 0x80
     """Not served: do as without us."""
     HIT = 0x81
@@ -116,7 +115,6 @@ class Fields:
         return self.take().decode("utf-8", "surrogateescape")
 
     def number(self) -> int:
-        """The next field as a number."""
         digits = self.take()
         if len(digits) > _DIGITS_CAP or not digits.removeprefix(b"-").isdigit():
             raise WireError("a field is not a number")

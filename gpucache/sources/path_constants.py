@@ -50,7 +50,6 @@ class PathConstants(IntFlag):
     CALLER = 2
     """The path of a text that calls one of its functions, through a default argument."""
     MAIN = 4
-    """The path of the main source."""
     LAST = 8
     """The last part of its own path, or of the path of a text that uses its macros."""
     TYPES = 16

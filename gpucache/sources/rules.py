@@ -68,7 +68,6 @@ class Wanted(NamedTuple):
 
     source: bytes
     rule: SearchRule
-    """The search rule of its compiler."""
     include_dirs: Sequence[str] = ()
     """In search order."""
     cwd: str | None = None

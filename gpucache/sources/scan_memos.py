@@ -76,7 +76,6 @@ class Scans:
 
 
 def encode(value: object) -> bytes:
-    """A scan or a pack as bytes."""
     from msgspec.msgpack import encode as encoded  # small programs do not need it
 
     return encoded(value)

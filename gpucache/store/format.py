@@ -78,7 +78,6 @@ class Header(NamedTuple):
     description_checksum: bytes
     payload_checksum: bytes
     payload_offset: int
-    """The offset of the payload in the file."""
 
 
 class Description(NamedTuple):

@@ -172,7 +172,6 @@ def _event(record: Record, program: str) -> Event | None:
 
 
 def _removed_record(line: Record, digest: str) -> RemovedRecord | None:
-    """The record that a line has of a program; None if it has none."""
     when_ns, why, programs = line.get("when_ns"), line.get("why"), line.get("programs")
     if not isinstance(when_ns, int) or not isinstance(why, str):
         return None

@@ -117,7 +117,6 @@ class MissedRequest(NamedTuple):
     """The portable key of the lookup."""
     when_ns: int
     command: str
-    """The command that made the request."""
     request: BuildRequest
     environment: tuple[tuple[str, str], ...] = ()
     """The variables that were set and affect the compiler."""

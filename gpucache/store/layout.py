@@ -70,12 +70,10 @@ def entry_folder(key: CacheKey) -> tuple[str, ...]:
 
 
 def entry_name(key: CacheKey) -> str:
-    """The file name of an entry."""
     return f"{key.hex}{ENTRY_SUFFIX}"
 
 
 def lock_name(key: CacheKey) -> str:
-    """The name of the lock file of a key."""
     return f"{key.hex}.lock"
 
 

@@ -60,7 +60,6 @@ def scan(
 
 
 def by_head(folder: Folder, name: str) -> ScannedEntry | None:
-    """An entry with its head; None if it is gone."""
     try:
         with open_trusted(folder, name) as (fd, status):
             try:
@@ -177,7 +176,6 @@ def is_marked(root: RootFolder) -> bool:
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:
-    """The identity of the file with this status."""
     return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 

@@ -41,7 +41,6 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread of its
 
 
 def context_of(device: Any) -> Any:
-    """A context with one device."""
     return cl.Context([device])
 
 

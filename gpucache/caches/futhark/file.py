@@ -81,7 +81,6 @@ def total(inputs: Iterable[bytes], *, signed: bool = True) -> int:
 
 
 def to_bytes(number: int) -> bytes:
-    """A number of 256 bits as the 32 bytes in the file."""
     return number.to_bytes(KEY_BYTES, "little")
 
 

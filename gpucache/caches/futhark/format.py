@@ -23,9 +23,9 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock
 from gpucache.caches.futhark import file
 from gpucache.caches.futhark.file import COMPARED_BYTES, FutharkBuild, LogReading
-from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
+from gpucache.caches.systems import FutharkPlaces, folder_of_file
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
@@ -69,8 +69,8 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
-        self._named = "" if self.root == folder_of(self.root) else self.root.name
-        self.root = folder_of(self.root)
+        self._named = "" if self.root == folder_of_file(self.root) else self.root.name
+        self.root = folder_of_file(self.root)
 
     @classmethod
     def require(cls, root: Path) -> None:

@@ -34,8 +34,8 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Field, compared
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import LINK, STRANGER, Layout, Left, Node, Role, Whose
-from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
+from gpucache.caches.systems import PoclPlaces
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.model import BuildRequest, Toolchain

@@ -228,7 +228,6 @@ class KernelRow:
 
 
 def text(value: Value) -> str:
-    """A value as printable text."""
     raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
     return printable(raw, None)
 

@@ -53,7 +53,6 @@ class Stated:
         return self.target
 
     def get_current_device(self) -> int:
-        """The only one."""
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:  # noqa: ARG002
