@@ -57,6 +57,7 @@ class _Reply(ctypes.Structure):
         ("next", ctypes.c_size_t),
         ("note", _Bytes),
         ("view", _Bytes),
+        ("environment", ctypes.c_uint64),
     )
 
 
@@ -75,7 +76,7 @@ class Library:
     def __init__(self, path: str) -> None:
         """Raises OSError if it does not load, AttributeError if it has other signatures."""
         library = ctypes.CDLL(path)
-        if library.gpucache_abi() != ABI:
+        if library.gpucache_abi() != ABI << 12 | ctypes.sizeof(_Reply):  # which C fills in
             raise AttributeError("gpucache_abi")
         text, size = ctypes.c_char_p, ctypes.c_size_t
         library.gpucache_begin.restype = ctypes.c_uint64

@@ -30,7 +30,7 @@ static uint64_t process_begun_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age_ns;
 }
 
-EXPORTED int gpucache_abi(void) { return LIBRARY_ABI; }
+EXPORTED int gpucache_abi(void) { return LIBRARY_ABI << 12 | (int)sizeof(struct wire_reply); }
 
 /* Note the current directory and when this process began, before any compiler was loaded, and return the latter; 0 if
    that is unknown, and then no file that a compiler may have read before is believed if it changed ever since. */

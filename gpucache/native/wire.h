@@ -87,8 +87,9 @@ int wire_has_roots(void);
 void wire_stop(void);
 
 /* Whether this process sees the files that the server read for a reply, and has loaded the compiler that lies there:
-   conditions as in an index; of a miss also whether its environment is still the question's. Else the server is told, which keeps nothing of the build with this token. Of a hit
-   wire_ask() confirms it; of a miss its caller does, after the compile, when all libraries of the compiler are loaded. */
+   conditions as in an index; of a miss also whether its environment is still the question's. Else the server is told,
+   which keeps nothing of the build with this token. Of a hit wire_ask() confirms it; of a miss its caller does, after
+   the compile, when all libraries of the compiler are loaded. */
 int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token);
 
 /* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy; a first one that is NULL

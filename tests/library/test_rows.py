@@ -298,11 +298,19 @@ def test_each_answer_of_a_process_is_checked_anew(settings: dict[str, str]) -> N
     assert told == ["True", *["False"] * 6, "True"]
 
 
-@pytest.mark.parametrize("text", ["", "int gpucache_abi(void) { return -1; }"], ids=["none", "another"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "int gpucache_abi(void) { return -1; }",
+        f"int gpucache_abi(void) {{ return {rows.ABI << 12 | 8}; }}",
+    ],
+    ids=["none", "another", "another reply"],
+)
 def test_a_library_of_another_version_is_not_called(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such as one that an upgrade of a checkout left; the log says how to build it again."""
+    """Such as one that an upgrade left, or with larger replies; the log says how to build it again."""
     compiler = find_compiler()
     if compiler is None:
         pytest.skip("no C compiler is here")
