@@ -362,11 +362,11 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_043,
+    "caches": 18_048,
     "engine": 8_836,
     "native": 6_503,
     "answers": 5_827,
-    "cli": 6_197,
+    "cli": 6_307,
     "remote": 4_829,
     "serve": 4_507,
     "store": 3_502,

@@ -42,11 +42,12 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
 
 @click.command(cls=BuildCommand)
 @source_options
-@valued("--runs", "N", Count(1, 1000), f"Pairs of starts, one cold and one warm; default {PAIRS}.")
+@valued("--runs", "N", Count(1, 1000), f"Pairs of cold and warm starts; default {PAIRS}.")
 @valued(
     "--budget",
     "S",
     Number(0, min_open=True),
+    "As many pairs as fit into S seconds.\f"
     "As many pairs as fit into S seconds for each program and target, at least --runs.",
 )
 @valued("--timeout", "S", Number(0.1), "Seconds for each start.", default=300.0, show_default=True)
@@ -54,6 +55,7 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
     "--against",
     "PEER",
     click.Choice(AGAINST),
+    f"Time {', '.join(AGAINST[:-1])} or {AGAINST[-1]}, too.\f"
     f"Time another cache in the same run: {', '.join(AGAINST)}; repeatable.",
     multiple=True,
 )
@@ -61,21 +63,27 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
     "--fail-below",
     "X",
     Number(0, min_open=True),
+    "Exit 3 unless every case is X times as fast.\f"
     "Exit 3 unless the low end of every interval is at least X.",
 )
 @valued(
     "--export file",
     "FILE",
     PathName(dir_okay=False),
+    "Also write the results: .json, .md, .png, .svg or .pdf.\f"
     "Also write the results: .json with every sample, .md, or a plot "
     "(.png, .svg, .pdf; needs the extra plot).",
 )
 @click.option(
-    "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."
+    "--prepare",
+    metavar="SHELL",
+    help="With a command: run this before every start.\f"
+    "With a command: run this in a shell before every start, untimed.",
 )
-@flag("--same-output", "With a command: exit 3 unless every start prints the same.")
+@flag("--same-output", "With a command: exit 3 unless all print the same.")
 @flag(
     "--checks check_costs",
+    "Time checks inside kernels on OpenCL devices.\f"
     "Time the checks inside kernels, with the kernels that come with gpucache, on each OpenCL device; "
     "takes only --target, --runs and --timeout.",
 )

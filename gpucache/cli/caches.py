@@ -45,7 +45,8 @@ def cache_option(function: F) -> F:
     """Add the option that names the caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
-        help="A cache by name (gpucache-caches(7) lists them), directory, file or NAME:PLACE; "
+        help=f"A cache by its name or place, or '{ALL}'; repeatable.\f"
+        "A cache by name (gpucache-caches(7) lists them), directory, file or NAME:PLACE; "
         f"'{ALL}' for every cache; repeatable; default our own.",
     )(function)  # fmt: skip
 
@@ -55,7 +56,8 @@ def timeout_option(function: F) -> F:
     return click.option(
         "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True, expose_value=False,
         callback=lambda context, _, value: context.meta.update({_TIMEOUT: value}),
-        help="Seconds allowed per request to a store, plus one per MiB transferred.",
+        help="Seconds per request to a store.\f"
+        "Seconds allowed per request to a store, plus one per MiB transferred.",
     )(function)  # fmt: skip
 
 

@@ -15,11 +15,12 @@ from gpucache.errors import ExitCode, UsageError
     "--save",
     "FILE",
     PathName(dir_okay=False),
-    "Write this machine's profile, for warm --check on another machine.",
+    "Write this machine's profile, for warm --check elsewhere.",
 )
 @click.option(
     "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),
-    help="Show the differences that keep two machines from sharing a cache (exit 3 if there are any).",
+    help="Compare two profiles (exit 3 if they differ).\f"
+    "Show the differences that keep two machines from sharing a cache (exit 3 if there are any).",
 )  # fmt: skip
 @global_options
 def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:

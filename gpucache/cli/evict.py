@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "--max-size",
     "S",
     SIZE,
+    "Above this size, such as 2GiB, down to 80 % of it.\f"
     "Above this size, such as 2GiB, evict down to 80 % of it, so that the next entry evicts nothing.",
 )
 @valued("--max-files", "N", Count(1), "Above N files, evict down to 80 % of that.")
@@ -34,25 +35,39 @@ if TYPE_CHECKING:
     "--older-than",
     "A",
     AGE,
+    "Entries unused for this long, such as 30d.\f"
     "Entries unused for this long, such as 30d; our own record a use at most once a minute.",
 )
-@flag("--superseded", "Entries with a newer one for the same program, target and options, unused since.")
-@flag("--stale", "Entries of a compiler, driver or interpreter that is not here, unused for 30 days.")
+@flag(
+    "--superseded",
+    "Entries with a newer one of their program.\f"
+    "Entries with a newer one for the same program, target and options, unused since.",
+)
+@flag(
+    "--stale",
+    "Entries whose compiler is gone, unused for 30 days.\f"
+    "Entries of a compiler, driver or interpreter that is not here, unused for 30 days.",
+)
 @click.option(
     "--unlike",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="Entries whose key field has another value, such as hip_version=6.2.41133; repeatable.",
+    help="Entries with another value in a key field.\f"
+    "Entries whose key field has another value, such as hip_version=6.2.41133; repeatable.",
 )
 @valued("--program", "P", EntryName(), "Entries of this program.")
 @valued("--target", "T", TargetName(), "Entries for this target.")
-@flag("--all everything", "Every entry, and the records of our own cache; asks on a terminal.")
+@flag(
+    "--all everything",
+    "Every entry; asks on a terminal.\fEvery entry, and the records of our own cache; asks on a terminal.",
+)
 @flag(
     "--keep-binaries",
+    "Of entries with all stages, all but the binary.\f"
     "Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
 @flag("--dry-run", "Show the entries that would be removed, and stop.")
-@flag("--yes -y", "Do not ask before --all, or before removing entries of other systems.")
+@flag("--yes -y", "Do not ask (--all, entries of other systems).")
 @global_options
 def evict(
     url: str | None,

@@ -13,6 +13,7 @@ from gpucache.cli.parameters import EntryName, Name, PathName, TargetName, field
 from gpucache.cli.run import build_noted, end_as, named_command, without_nvrtc
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
+from gpucache.cli.usage import VerbCommand
 from gpucache.errors import ExitCode, UsageError
 from gpucache.host import os_errors
 
@@ -67,7 +68,9 @@ def _form(form: ExportForm) -> None:
         function
     )
     function = click.argument("out", metavar="OUT", type=PathName())(function)
-    export.command(form.name, help=form.told, short_help=form.told.partition("\n\n")[0])(function)
+    export.command(form.name, cls=VerbCommand, help=form.told, short_help=form.told.partition("\n\n")[0])(
+        function
+    )
 
 
 def _parameter(option: Option) -> str:
@@ -86,7 +89,8 @@ def _value(option: Option, value: Any) -> Any:
 
 
 @export.command(
-    short_help="Write a directory that serves a command's builds without gpucache.",
+    cls=VerbCommand,
+    short_help="Write a directory that serves builds without gpucache.",
     context_settings={"allow_extra_args": True},
 )
 @click.argument("folder", metavar="OUT -- COMMAND...", type=PathName())
@@ -167,7 +171,7 @@ def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     end_as(ended)
 
 
-@export.command(short_help="Write a cache of gpucache into one file, for --cache-file and GPUCACHE_FILE.")
+@export.command(cls=VerbCommand, short_help="Write a cache of gpucache into one file.")
 @click.argument("out", metavar="FILE", type=PathName(dir_okay=False))
 @click.option(
     "--program", "programs", metavar="P", type=EntryName(), multiple=True,

@@ -31,7 +31,7 @@ from gpucache.answers.warm import WarmResult
 from gpucache.caches.registry import SYSTEMS, described, moves
 from gpucache.cli import completion, manual
 from gpucache.cli.group import COMMANDED, PROGRAM, gpucache
-from gpucache.cli.usage import EXAMPLES, Example
+from gpucache.cli.usage import EXAMPLES, Example, VerbCommand
 from gpucache.errors import ExitCode
 from gpucache.host.file_stamps import FUNCTIONS_OF_FILES
 from gpucache.host.scratch import MARK
@@ -235,8 +235,13 @@ def _commands(context: click.Context) -> Iterator[str]:
 
 
 def _options(context: click.Context) -> Iterator[tuple[str, str]]:
-    records = (param.get_help_record(context) for param in context.command.get_params(context))
-    return (record for record in records if record and record[1])  # arguments have no help
+    command = context.command
+    texts = command.page_texts if isinstance(command, VerbCommand) else {}
+    for param in command.get_params(context):
+        spelled, told = param.get_help_record(context) or ("", "")
+        if isinstance(param, click.Option) and told:  # arguments have none
+            short = param.help or ""
+            yield spelled, (texts.get(param) or short) + told.removeprefix(short)
 
 
 def _words(verb: str) -> Iterator[str]:

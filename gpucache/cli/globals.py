@@ -147,7 +147,7 @@ def global_options(function: F) -> F:
         ),
         click.option(
             "--format", metavar="FORM", type=click.Choice(FORMS), expose_value=False, callback=_keep_format,
-            help="text, json, markdown (for a job summary), or prometheus (inspect --stats).",
+            help="text, json, markdown, or prometheus (inspect --stats).",
         ),
         click.option(
             "--color", metavar="WHEN", type=click.Choice(["auto", "always", "never"]), expose_value=False,

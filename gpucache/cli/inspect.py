@@ -204,31 +204,41 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
 @cache_option
 @timeout_option
 @flag("--list list_all", "Show every entry.")
-@flag("--watch", "Print every entry of any cache as it is written, until Ctrl-C.")
+@flag("--watch", "Print the entries of any cache as they are written.")
 @flag("--pins", "Show the pins of a store, which push --pin gives.")
 @flag("--misses", "Show the last misses and their reasons.")
-@flag("--stats", "Show hits, misses by reason and the compile time of hits, by program and by day.")
+@flag(
+    "--stats",
+    "Show hits, misses by reason, and the time saved.\f"
+    "Show hits, misses by reason and the compile time of hits, by program and by day.",
+)
 @flag("--zero", "With --stats: count from now on.")
-@valued("--since", "A", AGE, "With --misses: only since this long ago, such as 1h.")
-@flag("--why", "Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.")
+@valued("--since", "A", AGE, "With --misses: since so long ago, such as 1h.")
+@flag(
+    "--why",
+    "Say whether WHAT would hit, and if not why.\f"
+    "Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.",
+)
 @click.option(
     "--want",
     "wanted",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="With --why and --cache: a key field of the program's request; FIELD=@FILE reads it from "
+    help="With --why and --cache: a field of the key.\f"
+    "With --why and --cache: a key field of the program's request; FIELD=@FILE reads it from "
     "a file; repeatable.",
 )
 @click.option(
     "--extract", metavar="FILE", type=PathName(dir_okay=False),
-    help="Write the binary of the one entry that WHAT names, as the compiler returned it.",
+    help="Write the binary of the one entry that WHAT names.",
 )  # fmt: skip
 @click.option(
     "--plot", metavar="FILE", type=PathName(dir_okay=False),
-    help="Draw the growth of gpucache's own cache, and its hits and misses, by day: .png, .svg or .pdf "
+    help="Draw size, hits and misses by day: .png, .svg or .pdf.\f"
+    "Draw the growth of gpucache's own cache, and its hits and misses, by day: .png, .svg or .pdf "
     "(extra: plot).",
 )  # fmt: skip
-@valued("--recording", "DIR", PathName(file_okay=False), "Show the recording of 'gpucache record -o DIR'.")
+@valued("--recording", "DIR", PathName(file_okay=False), "Show what 'gpucache record -o DIR' wrote.")
 @manifest_option
 @build_options
 @checks_option
@@ -255,12 +265,13 @@ def inspect(
 ) -> None:
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
-    WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key fields;
-    the URL of a store shows its entries. A compiled file (.so, .pt2, .vmfb, .engine) is shown with the GPUs
-    that it has code for, a mega-cache of PyTorch with its artifacts; exit 3 if --device-profile has none of
-    these GPUs. --why takes the options of warm and says whether a program would hit and if not why (exit 3).
+    WHAT is a program, a target, the first digits of a key, the URL of a store, or a compiled file (.so,
+    .pt2, .vmfb, .engine). --why takes the options of warm, and exits with 3 for a miss.
 
     \f
+    A single entry is shown with all its key fields, a compiled file with the GPUs that it has code for (exit
+    3 if --device-profile has none of them), a mega-cache of PyTorch with its artifacts.
+
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the command
     that removes them. Entries whose compiler or reader was used within 30 days are never called stale.
     Drivers are queried only for devices whose entries two toolchains built. --list writes

@@ -272,7 +272,7 @@ def manifest_option(function: F) -> F:
     """Add the option that names a warm list."""
     return click.option(
         "--manifest", metavar="FILE", type=PathName(dir_okay=False),
-        help="A manifest, such as gpucache.toml; see gpucache-manifest(5).",
+        help="A manifest; see gpucache-manifest(5).",
     )(function)  # fmt: skip
 
 
@@ -281,7 +281,8 @@ def build_options(function: F) -> F:
     options = (
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
-            help="A target, such as cuda:sm_90, or opencl:pocl for the newest PoCL that can compile; "
+            help="Such as cuda:sm_90 or opencl:pocl; repeatable.\f"
+            "A target, such as cuda:sm_90, or opencl:pocl for the newest PoCL that can compile; "
             "repeatable.",
         ),
         click.option(
@@ -292,19 +293,22 @@ def build_options(function: F) -> F:
         click.option("-D", "defines", metavar="N[=V]", multiple=True, help="A macro to define."),
         click.option(
             "--option", "options", metavar="O", multiple=True,
-            help="A build option, as the compiler takes it: --option=-cl-fast-relaxed-math.",
+            help="An option of the compiler: --option=-cl-mad-enable.",
         ),
         click.option(
             "--name-expression", "name_expressions", metavar="E", multiple=True,
-            help="A C++ name that CUDA and HIP programs request, such as 'scale<float>'; repeatable.",
+            help="A C++ name, such as 'scale<float>'; repeatable.\f"
+            "A C++ name that CUDA and HIP programs request, such as 'scale<float>'; repeatable.",
         ),
         click.option(
-            "--spec-constant", "spec_constants", metavar="ID=TYPE:VALUE", multiple=True, type=_CONSTANT,
-            help="A specialization constant of SPIR-V modules, such as 3=u32:64; repeatable.",
+            "--spec-constant", "spec_constants", metavar="ID=T:V", multiple=True, type=_CONSTANT,
+            help="A constant of SPIR-V: 3=u32:64; repeatable.\f"
+            "A specialization constant of SPIR-V modules, such as 3=u32:64; repeatable.",
         ),
         click.option(
             "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=_LOCAL_SIZE,
-            help="A local size of the programs' launches; for compilers that build at first launch (PoCL).",
+            help="A local size of launches, for PoCL.\f"
+            "A local size of the programs' launches; for compilers that build at first launch (PoCL).",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -316,7 +320,8 @@ def checks_option(function: F) -> F:
     """Add the option that turns on the checks of kernels."""
     return click.option(
         "--checks", metavar="MODE", type=click.Choice([mode.value for mode in Checks]),
-        help="Compile the checks of gpucache/check.h into kernels: none, sync (the host looks after every "
+        help="Checks inside kernels: none, sync or async.\f"
+        "Compile the checks of gpucache/check.h into kernels: none, sync (the host looks after every "
         "launch) or async (it looks on request).",
     )(function)  # fmt: skip
 
@@ -325,7 +330,8 @@ def profile_option(function: F) -> F:
     """Add the option for another machine's profile."""
     return click.option(
         "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
-        help="Check for another machine, from a profile written by 'gpucache devices --save'.",
+        help="Ask for another machine.\f"
+        "Check for another machine, from a profile written by 'gpucache devices --save'.",
     )(function)  # fmt: skip
 
 

@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     "--to folder",
     "DIR",
     PathName(file_okay=False),
+    "Fill caches below DIR.\f"
     "Fill caches below DIR, and write DIR/gpucache.env with the variables that lead programs there.",
 )
 @click.option(
     "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
-    help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
+    help="Pull for another machine.\f"
+    "Pull for another machine, from a profile written by 'gpucache devices --save'.",
 )  # fmt: skip
 @click.option(
     "--best-effort", is_flag=True,
-    help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
+    help="Report errors and findings, but exit 0.\f"
+    "Report errors and findings, but exit 0, so that an init container does not keep its program from "
     "starting.",
 )  # fmt: skip
 @flag("--dry-run", "Show the entries that would be pulled, and stop.")

@@ -37,16 +37,26 @@ if TYPE_CHECKING:
     "--key",
     "FILE",
     PathName(dir_okay=False),
+    "Sign with the secret key in this file.\f"
     "Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY, then your own.",
 )
 @flag("--sources", "Send entries that contain source text, too.")
-@flag("--shared", "Let other users, such as a web server's, read a directory that becomes a store.")
+@flag(
+    "--shared",
+    "Let other users, such as a web server's, read the store.\f"
+    "Let other users, such as a web server's, read a directory that becomes a store.",
+)
 @valued(
     "--pin", "NAME", PIN,
+    "Pin these entries; evict leaves them.\f"
     "Pin what the store then has of these entries: evict leaves them until NAME pins others.",
 )  # fmt: skip
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
-@flag("--follow", "Go on sending entries as they are written, until an interrupt or SIGTERM.")
+@flag(
+    "--follow",
+    "Go on sending entries as they are written.\f"
+    "Go on sending entries as they are written, until an interrupt or SIGTERM.",
+)
 @global_options
 def push(
     url: str,

@@ -24,8 +24,16 @@ _PATIENCE_MS = 60_000
     "The recording to write, or to add to.",
     required=True,
 )
-@flag("--digests-only", "Record names and digests but no sources: enough for warm --check, not for builds.")
-@flag("--keep-arguments", "Record the command's arguments, which may contain secrets, and not only its name.")
+@flag(
+    "--digests-only",
+    "Record names and digests but no sources.\f"
+    "Record names and digests but no sources: enough for warm --check, not for builds.",
+)
+@flag(
+    "--keep-arguments",
+    "Record the command's arguments.\f"
+    "Record the command's arguments, which may contain secrets, and not only its name.",
+)
 @without_nvrtc
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: bool) -> None:

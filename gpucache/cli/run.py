@@ -35,6 +35,7 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 """Click passes a command without a preceding ``--`` on to us, with all its options."""
 without_nvrtc = flag(
     "--no-nvrtc",
+    "Leave NVRTC and hipRTC alone, and set no LD_AUDIT.\f"
     "Leave NVRTC and hipRTC alone, and set no LD_AUDIT: for programs that do not start with an auditor.",
 )
 
@@ -42,17 +43,26 @@ without_nvrtc = flag(
 @click.command(cls=VerbCommand, options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
 @flag(
     "--learn",
+    "Afterwards build the kernels of first launches.\f"
     "Build afterwards the kernels that the compiler builds at first launch, all of them; this "
     "takes up to two minutes for each program.",
 )
 @click.option(
     "--cache-file", metavar="FILE", type=PathName(dir_okay=False), expose_value=False, callback=keep,
-    help="Keep the cache in FILE, which is written anew at the end if the cache has changed.",
+    help="Keep the cache in FILE.\f"
+    "Keep the cache in FILE, which is written anew at the end if the cache has changed.",
 )  # fmt: skip
 @valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
-@valued("--push url", "URL", StoreName(), "Send what the command adds to any known cache, as it is written.")
+@valued(
+    "--push url",
+    "URL",
+    StoreName(),
+    "Send what the command adds to any cache to a store.\f"
+    "Send what the command adds to any known cache, as it is written.",
+)
 @valued(
     "--keep-sources folder", "DIR", PathName(file_okay=False),
+    "Write source, options, log and binary into DIR.\f"
     "Write source, options, log and binary of each program into DIR, in place of those of the run before.",
 )  # fmt: skip
 @without_nvrtc

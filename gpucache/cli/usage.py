@@ -4,16 +4,17 @@ Imports nothing but Click: help answers at once. Must not know what an option do
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 GROUPS = {
     "Options": "",
     "Selecting": "--cache --manifest --example --target --program --recording --misses/warm --device-profile "
-    "--since --max-size --older-than --superseded --stale --unlike --all --part --want --keep-binaries",
-    "Building": "-I -D --option --name-expression --local-size --checks --jobs --timeout/warm --shared "
-    "--retry",
+    "--since --max-size --max-files --older-than --superseded --stale --unlike --all --part --want "
+    "--keep-binaries",
+    "Building": "-I -D --option --name-expression --spec-constant --local-size --checks --jobs "
+    "--timeout/warm --shared/warm --retry",
     "Clusters": "--on",
     "Output": "--json --format --color --quiet --verbose --root",
 }
@@ -24,7 +25,18 @@ _EXAMPLES_SHOWN = 2
 
 
 class VerbCommand(click.Command):
-    """A command whose help has its options in groups, then examples."""
+    """A command whose help has its options in groups, a line for each, then examples.
+
+    An option's text may have a form feed: help shows what is before it, the page what is after it.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.page_texts: dict[click.Parameter, str] = {}
+        for param in self.params:
+            if isinstance(param, click.Option):
+                short, _, self.page_texts[param] = (param.help or "").partition("\f")
+                param.help = short
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in GROUPS}
@@ -173,7 +185,7 @@ EXAMPLES = {
         Example("The line for GPUCACHE_TRUSTED_KEYS on machines that pull:", "gpucache key --public ci.key"),
     ),
     "export futhark": (
-        Example("A cache file for a Futhark program on another machine, from the program's dump:",
+        Example("A cache file for another machine, from a Futhark program's dump:",
                 "gpucache export futhark foo.cache foo.cu --target cuda:sm_86"),
     ),
     "export rocfft": (

@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 @timeout_option
 @flag(
     "--load",
+    "Load our own entries on their devices; launch nothing.\f"
     "Load each entry of our own cache on its device in a child process, as a program would; no kernel is "
     "launched. Entries of other systems are never loaded: start their own program to try them.",
 )
-@flag("--rebuild", "Compile each entry again from its source file and compare.")
-@flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")
+@flag("--rebuild", "Compile each entry again from its source and compare.")
+@flag(
+    "--repair",
+    "Quarantine, repair or remove damaged entries.\f"
+    "Quarantine damaged entries of our own cache; remove or repair those of other caches.",
+)
 @flag("--strict", "Exit 3 for notes, too.")
 @global_options
 def verify(

@@ -46,23 +46,35 @@ NEXT = (
 @click.command(cls=BuildCommand)
 @source_options
 @checks_option
-@valued("--jobs -j", "N", Count(1, 1024), "Number of workers; the default depends on cores and memory.")
+@valued(
+    "--jobs -j",
+    "N",
+    Count(1, 1024),
+    "Number of workers.\fNumber of workers; the default depends on cores and memory.",
+)
 @valued("--timeout", "S", Number(0.1), "Seconds for each build.", default=300.0, show_default=True)
-@flag("--shared", "Make the cache readable by every user, for images and libraries.")
-@flag("--misses", "Build the programs that earlier runs missed and did not build.")
+@flag("--shared", "Make the cache readable by every user, for images.")
+@flag("--misses", "What earlier runs missed and did not build.")
 @valued(
     "--recording recordings",
     "DIR",
     PathName(file_okay=False),
-    "Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
+    "What 'gpucache record -o DIR' wrote; repeatable.",
     multiple=True,
 )
-@valued("--part", "I/N", PART, "Build one of N parts, as in a job array: 1/N to N/N together build all.")
+@valued(
+    "--part",
+    "I/N",
+    PART,
+    "One of N parts, as in a job array.\f"
+    "Build one of N parts, as in a job array: 1/N to N/N together build all.",
+)
 @flag("--check", "Compile nothing; exit 3 if anything would miss.")
 @valued(
     "--device-profile profiles",
     "FILE",
     PathName(dir_okay=False),
+    "With --check: look up for another machine.\f"
     "With --check: look up for another machine, from a profile written by 'gpucache devices --save'; "
     "with --recording repeatable.",
     multiple=True,
@@ -71,6 +83,7 @@ NEXT = (
     "--on",
     "CLUSTER",
     Name(),
+    "Build on its workers: dask:ADDRESS, dask:///FILE or mpi.\f"
     "Build on the workers of a Dask scheduler, dask:ADDRESS or dask:///SCHEDULER-FILE, or of mpiexec, mpi; "
     "keep entries here.",
 )
@@ -78,6 +91,7 @@ NEXT = (
     "--cache store",
     "URL",
     StoreName(),
+    "With --device-profile: look in this store.\f"
     "With --check, --recording and --device-profile: look in this store and not in our own cache.",
 )
 @flag("--retry", "Retry builds that crashed or timed out before.")
@@ -85,6 +99,7 @@ NEXT = (
     "--into",
     "DIR",
     PathName(file_okay=False),
+    "With a command: put its caches below DIR.\f"
     "With a command: put every cache that can be moved below DIR, with gpucache.env to use it.",
 )
 @global_options
@@ -106,9 +121,8 @@ def warm(
 ) -> None:
     """Compile sources (.cl, .cu, .hip), directories of them, or a manifest's programs into the cache.
 
-    Without --target, OpenCL programs are built for every OpenCL device on this machine and CUDA programs
-    for every CUDA device. Targets such as cuda:sm_90 and hip:gfx90a need no GPU. With -- COMMAND the
-    command is run until it adds nothing to any known cache; each run's additions are listed.
+    Without --target, programs are built for the devices of this machine; cuda:sm_90 and hip:gfx90a need
+    no GPU. With -- COMMAND the command runs until it adds nothing to any known cache.
 
     \f
     Each source's own directory is searched for headers, as if given with -I. On Linux, compilers are

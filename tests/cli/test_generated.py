@@ -150,12 +150,13 @@ def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytes
 def test_help_works_for_every_command(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--help`` ends with 0 and fits a terminal of 80 columns."""
+    """``--help`` ends with 0, fits a terminal of 80 columns and has one line for each option."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: {' '.join(('gpucache', *path))} ")
     assert max(map(len, shown.splitlines())) <= 80
+    assert not re.search(r"^ {8,}\S", shown.partition("\nOptions:")[2], re.MULTILINE)
     assert main(["help", *path]) == 0
     assert capsys.readouterr().out == shown
 

@@ -55,7 +55,7 @@ _OPTION = Option(
 _LOG = Option(
     "--log",
     Argument.FILE,
-    "The program's output with -L, whose list of options is used unchanged.",
+    "The program's output with -L.\fThe program's output with -L, whose options are used unchanged.",
     "FILE",
     remedy="name the log that -L wrote",
 )

@@ -347,13 +347,18 @@ def _sync(path: Path) -> None:
 _LIKE = Option(
     "--like",
     Argument.FIELD,
+    "Only rows with this value; repeatable.\f"
     "Only rows with this arch, hip_version or generator_sum; repeatable.",
     "FIELD=VALUE",
     many=True,
     remedy="write it as arch=gfx90a",
 )
 _KEEP_TIMES = Option("--keep-times", Argument.FLAG, "Keep the rows' times, which makes files differ.")
-_INTO = Option("--into", Argument.FLAG, "Add to the existing OUT and replace older rows; times are kept.")
+_INTO = Option(
+    "--into",
+    Argument.FLAG,
+    "Add to OUT, replace older rows.\fAdd to the existing OUT and replace older rows; times are kept.",
+)
 
 
 def _merged(asked: ExportRequest) -> Exported:
@@ -395,7 +400,7 @@ FORMS = (
     ),
     ExportForm(
         "rocfft-image",
-        "Write a rocFFT database as an image, for nodes without a disk.",
+        "Write a rocFFT database as an image.\n\nFor nodes without a disk.",
         (),
         _copied("rocfft-image", write_image),
     ),
