@@ -313,18 +313,23 @@ def file_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     paths ``~`` and variables are those of the reader. ``native/run.c`` knows the places, and leaves a command
     to Python if there is a file. Raises UsageError for one that is not valid, or that others can write.
     """
-    from pathlib import Path
-
     found: dict[str, str] = {}
     _set_by.clear()
-    own = _of_user(_config_dir)
-    for path in (Path(MACHINE), own and own / "settings.toml"):
-        # A place that may not be looked at is none, and Path.exists() would raise.
-        if path is not None and os.path.lexists(path):
+    for path, exists in settings_files().items():
+        if exists:
             values = {name: value for name, value in _read_file(path).items() if name not in environ}
             found |= values
             _set_by.update(dict.fromkeys(values, str(path)))
     return found
+
+
+def settings_files() -> "dict[Path, bool]":
+    """The settings files of the machine and of the user, and whether each exists."""
+    from pathlib import Path
+
+    own = _of_user(_config_dir)
+    # A place that may not be looked at is none, and Path.exists() would raise.
+    return {path: os.path.lexists(path) for path in (Path(MACHINE), own and own / "settings.toml") if path}
 
 
 def _read_file(path: "Path") -> Mapping[str, str]:

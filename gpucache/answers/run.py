@@ -77,7 +77,7 @@ class Ended:
 
 @json_keys(
     "command ended.* builds hits misses kept noted failed passed refused build_ns saved_ns ahead_ns binaries "
-    "wanted learned within"
+    "wanted learned within missed"
 )
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -115,7 +115,9 @@ class RunSummary:
     learned: int = 0
     """How many of these were built after its end."""
     within: int = 0
-    """Further hits, which gpucache.opencl or gpucache.cuda served in the command's own processes."""
+    """Further hits, which gpucache's library served in the command's own processes."""
+    missed: int = 0
+    """Misses of gpucache's library there; those of gpucache.opencl are builds as well."""
 
 
 def summarise_run(
@@ -126,6 +128,7 @@ def summarise_run(
     learned: int = 0,
     binaries: int = 0,
     within: int = 0,
+    missed: int = 0,
 ) -> RunSummary:
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
     builds = len(outcomes) - count[RunResult.PASSED]
@@ -147,4 +150,5 @@ def summarise_run(
         wanted=wanted,
         learned=learned,
         within=within,
+        missed=missed,
     )

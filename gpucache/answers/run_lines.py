@@ -106,8 +106,10 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
 
 
 def _parts(summary: "RunSummary") -> "Iterator[str]":
-    hits = format_count(summary.within, "hit")
-    within = f"{hits} by gpucache in the program itself" if summary.within else ""
+    missed = 0 if summary.builds else summary.missed  # else it may be one of the builds
+    counts = (summary.within, "hit", "hits"), (missed, "miss", "misses")
+    told = " and ".join(format_count(*one) for one in counts if one[0])
+    within = f"{told} by gpucache in the program itself" if told else ""
     if not summary.builds and not summary.passed:
         yield within or unseen(summary.ended, summary.binaries)
         return

@@ -37,7 +37,9 @@ class Tally(NamedTuple):
         return Tally(self.hits + hits, self.misses + misses, self.saved_ns + saved_ns)
 
 
-@json_keys("since_ns tally.* reasons programs days entries size_bytes limit_bytes left_out")
+@json_keys(
+    "since_ns tally.* reasons programs days entries size_bytes limit_bytes root settings_files left_out"
+)
 class Stats(NamedTuple):
     """The totals of a cache."""
 
@@ -56,6 +58,10 @@ class Stats(NamedTuple):
     """The bytes that they take on disk."""
     limit_bytes: int | None = None
     """The most that GPUCACHE_MAX_SIZE allows; null without a limit."""
+    root: str = ""
+    """The directory of the cache."""
+    settings_files: Mapping[str, bool] = {}
+    """The files that settings are read from, and whether each exists."""
     left_out: str = LEFT_OUT
     """The starts that are not counted."""
 
@@ -116,6 +122,7 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
     size, limit = format_size(found.size_bytes), found.limit_bytes
     if limit:
         size += f" of {format_size(limit)}, {100 * found.size_bytes / limit:.1f} %"
+    files = found.settings_files.items()
     reasons = [(f"  {reason}", str(count)) for reason, count in sorted(found.reasons.items(), key=_most)]
     yield Pairs(
         [
@@ -125,6 +132,8 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
             *reasons,
             ("compile time of hits", format_duration(tally.saved_ns)),
             ("entries", f"{found.entries} ({size})"),
+            ("cache", found.root),
+            *(("settings file", f"{path}{'' if is_there else ' (none)'}") for path, is_there in files),
         ],
         "cyan",
     )

@@ -510,6 +510,7 @@ def _stats(opened: Opened, *, zero: bool) -> None:
     """Show the totals of our own cache, and with ``zero`` count from now on."""
     from gpucache.answers import stats as text
     from gpucache.engine.inspect import state_of
+    from gpucache.settings import settings_files
     from gpucache.store.root_file import is_root_file
 
     own = opened.require_own("--stats")
@@ -519,7 +520,11 @@ def _stats(opened: Opened, *, zero: bool) -> None:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is counted anew; unset it")
     state, records = state_of(own), own.store.journal_records()
     found = text.stats(records)._replace(
-        entries=state.entries, size_bytes=state.size_bytes, limit_bytes=state.location.limit_bytes
+        entries=state.entries,
+        size_bytes=state.size_bytes,
+        limit_bytes=state.location.limit_bytes,
+        root=state.location.root,
+        settings_files={str(path): exists for path, exists in settings_files().items()},
     )
     if given().format == "prometheus":
         click.echo("\n".join(text.prometheus(found)))

@@ -166,7 +166,7 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
             len(noted) if learned else left,
             learned,
             running.binaries,
-            running.within,
+            *running.in_library,
         )
         _tell(outcomes, summary, report, _written() if settings.folder is not None else ())
         if follower and (why := follower.end()):

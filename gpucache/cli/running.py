@@ -170,9 +170,9 @@ class Running:
         )
 
     @property
-    def within(self) -> int:
-        """Hits that gpucache in the command's programs served."""
-        return self._listening.within
+    def in_library(self) -> tuple[int, int]:
+        """Hits and misses of gpucache's library in the command's programs."""
+        return self._listening.within, self._listening.missed
 
     @property
     def code(self) -> "int | None":

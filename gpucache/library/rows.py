@@ -278,14 +278,15 @@ class Counter:
             self._saved_ns += saved_ns
 
     def write(self) -> None:
-        """Write the numbers down, the hits for the summary of ``gpucache run`` as well, which sees none."""
-        if sys.platform == "linux" and self._hits and (run := os.environ.get("GPUCACHE_RUN_SOCKET")):
+        """Write the numbers down, for the summary of ``gpucache run`` as well, which does not see them."""
+        counted = self._hits or self._misses
+        if sys.platform == "linux" and counted and (run := os.environ.get("GPUCACHE_RUN_SOCKET")):
             with suppress(OSError):
                 notes = os.path.join(os.path.dirname(run), "notes")  # noqa: PTH118, PTH120
                 fd = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
                 with open(fd, "w") as file:  # noqa: PTH123
-                    file.write(f"within {self._hits}\n")
-        if not (self._hits or self._misses) or (self._stores is None and self._is_written()):
+                    file.write(f"within {self._hits}\nmissed {self._misses}\n")
+        if not counted or (self._stores is None and self._is_written()):
             return
         from gpucache.library.process import note
 

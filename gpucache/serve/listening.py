@@ -56,7 +56,7 @@ class Listening:
         """The processes that asked as another user, and were refused."""
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
-        self.within = 0
+        self.within = self.missed = 0
         """Hits that gpucache in the programs themselves served."""
         self.told: list[bytes] = []
         """Notes of processes that cannot write the file."""
@@ -119,8 +119,10 @@ class Listening:
         self.loaded = self.loaded or b"loaded" in lines
         self.binaries = lines.count(b"binary")
         self.filtered = lines.count(b"filtered")
-        counts = (line[7:] for line in lines if line.startswith(b"within "))
-        self.within = sum(int(count[:9]) for count in counts if count.isdigit())
+        self.within, self.missed = (
+            sum(int(line[7:16]) for line in lines if line.startswith(word) and line[7:].isdigit())
+            for word in (b"within ", b"missed ")
+        )
         self.launched = [line[9:] for line in lines if line.startswith(b"launched ")]
         self.hits = [line for line in lines if line.startswith((b"hit ", b"late "))]
 

@@ -49,6 +49,16 @@ def test_size_is_beside_its_limit(run: Run, store: DirectoryStore, monkeypatch: 
     assert "0 (0 B of " in run("inspect", "--stats").out
 
 
+def test_places_are_shown(run: Run, store: DirectoryStore, root: Path) -> None:
+    """The cache's directory, and each settings file with whether it exists."""
+    summary = run("inspect", "--stats", "--json").document["summary"]
+    assert summary["root"] == str(root)
+    assert "/etc/gpucache.toml" in summary["settings_files"] and len(summary["settings_files"]) == 2
+    lines = run("inspect", "--stats").out.splitlines()
+    assert f"cache                 {root}" in lines
+    assert [line for line in lines if line.startswith("settings file") and line.endswith("(none)")]
+
+
 def test_zero_counts_from_now_on(run: Run, store: DirectoryStore) -> None:
     """What was counted is shown once more, and is no part of later totals; misses are still listed."""
     assert run("inspect", "--stats", "--zero", "--json").document["summary"]["hits"] == 6

@@ -128,15 +128,15 @@ def test_a_program_is_served_what_it_would_have_compiled(
 
 @pytest.mark.usefixtures("installed")
 def test_hits_of_the_library_are_counted_apart(gpucache: Command, tmp_path: Path) -> None:
-    """Its compile at the first start is left alone; its hit at the second is said."""
+    """Its compile at the first start is left alone and said to be a miss; its hit at the second is said."""
     compiles = "from gpucache.cuda import compile_program as go; go('__global__ void f() {}', target='sm_90')"
     counts = []
     for _ in range(2):
         done = gpucache("run", "--report", tmp_path / "report", "--", sys.executable, "-c", compiles)
         assert done.returncode == 0, done.stderr
         summary = json.loads((tmp_path / "report").read_text())["summary"]
-        counts.append((summary["builds"], summary["within"]))
-    assert counts == [(0, 0), (0, 1)]
+        counts.append((summary["builds"], summary["within"], summary["missed"]))
+    assert counts == [(0, 0, 1), (0, 1, 0)]
 
 
 @pytest.mark.slow
