@@ -362,8 +362,8 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_048,
-    "engine": 8_836,
+    "caches": 18_338,
+    "engine": 8_834,
     "native": 6_503,
     "answers": 5_842,
     "cli": 6_312,
@@ -458,7 +458,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     ),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
-    "mesa": frozenset({"backends.opencl", "payload.containers", "caches.opaque"}),
+    "mesa": frozenset({"backends.opencl", "payload.containers", "caches.opaque", "caches.sealed"}),
     "amd-comgr": frozenset({"backends.hip"}),
     # Names of kinds, such as those of payloads and of kernels.
     "vulkan": frozenset({"payload", "caches.taichi"}),

@@ -273,14 +273,6 @@ _FIREFOX = ".mozilla/firefox/*/shader-cache"
 
 
 class FirefoxPlaces(Places):
-    """The programs of WebRender in each profile.
-
-    Source: Firefox, ``gfx/webrender_bindings/src/program_cache.rs``; no file written by it was available. A
-    file is named by the digest of a shader's source: a magic number with a version, an FxHash of the rest,
-    and the driver's binary. ``startup_shaders`` lists those that every start loads, for 400 ms at most. A
-    broken file is left out and never replaced.
-    """
-
     name = "firefox"
     title = "shader caches of Firefox and Thunderbird"
     owner = "Firefox"
@@ -301,44 +293,28 @@ class FirefoxPlaces(Places):
         ),
         lacking="Firefox keeps shaders in its profile, which --profile moves",
     )
-    signs = ("startup_shaders",)
 
 
 class MpvPlaces(Places):
-    """The shaders of mpv's two renderers.
-
-    Source: mpv, ``video/out/gpu/shader_cache.c``, and files of mpv 0.35 on Mesa's llvmpipe. A file is named
-    by the SHA-256 of a shader, or ``shader_`` and a hash of libplacebo's, and is written in place: a line
-    with the version, u32 the form of the driver's binary, and that. A broken one is written again.
-    """
-
     name = "mpv"
     title = "mpv shader cache"
     owner = "mpv"
+    unseen = "a changed byte inside a shader"
     place = Place(
         on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),), windows=(Var("LOCALAPPDATA", "mpv"),)),
         remedy="set --gpu-shader-cache-dir",
         also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
     )
-    signs = ("[0-9A-F]{64}", "shader_[0-9a-f]{16}")
-    unlisted = "(?!shader_[0-9a-f]{16}$|[0-9A-F]{64}$).*"
 
 
 _OF_PROGRAMS = ("", "*/", "*/*/")
 
 
 class QtPlaces(Places):
-    """The programs of Qt Quick and of QOpenGLShaderProgram.
-
-    Source: Qt, ``src/gui/opengl/qopenglprogrambinarycache.cpp``, and a file of PySide6 6.12 on Mesa's
-    llvmpipe. Older versions of Qt have one directory for all programs of a user, 6.12 has one for each, below
-    its organisation and name. A file has Qt's version, the driver's names and its binary; one where they
-    differ, or that is broken, is written again.
-    """
-
     name = "qt"
     title = "Qt shader cache"
     owner = "Qt"
+    unseen = "a changed byte inside a program"
     place = Place(
         (),
         nowhere="no program of this user has made qtshadercache; name that directory",
@@ -350,4 +326,3 @@ class QtPlaces(Places):
         ),
         lacking="XDG_CACHE_HOME moves every cache that follows it, as Qt has no separate variable",
     )
-    signs = ("[0-9a-f]{40}",)

@@ -474,13 +474,6 @@ class HidetPlaces(Places):
 
 
 class ModularPlaces(Places):
-    """What Mojo and MAX compiled.
-
-    Source: files of mojo 1.2 (PyPI) on a CPU, under each of the variables. Below ``.mojo_cache`` and
-    ``.max_cache`` a directory for each version has files that are named by a hash, as are directories of
-    kinds; those of other versions are removed by the next one that starts.
-    """
-
     name = "modular"
     title = "Mojo and MAX compile cache"
     owner = "Mojo"
@@ -493,8 +486,6 @@ class ModularPlaces(Places):
         ),
         runs=True,
     )
-    signs = (r"\.(?:mojo|max)_cache",)
-    unlisted = r"(?!\.(?:mojo|max)_cache/).*"
 
 
 class CudfPlaces(Places):
@@ -520,12 +511,6 @@ class CudfPlaces(Places):
 
 
 class HubKernelsPlaces(Places):
-    """Compiled kernels from the hub of Hugging Face: downloads, in the directory of all of its downloads.
-
-    Source: kernels 0.17 (PyPI), ``kernels/hf_hub.py`` and ``kernels/resolver.py``. A directory for each
-    repository has its files by digest in ``blobs/``, and a directory for each version with links to them.
-    """
-
     name = "hub-kernels"
     title = "kernels from Hugging Face's hub"
     owner = "the package kernels"
@@ -538,8 +523,6 @@ class HubKernelsPlaces(Places):
         ),
         runs=True,
     )
-    signs = (r"kernels--[\w.-]+",)
-    unlisted = r"(?!kernels--[\w.-]+/blobs/).*"
 
 
 class TtMetalPlaces(Places):
@@ -587,15 +570,10 @@ class NeuronPlaces(Places):
 
 
 class TunableOpPlaces(Places):
-    """The fastest implementation of each matrix product that PyTorch measured: no code, but slow to make.
-
-    Source: PyTorch, ``aten/src/ATen/cuda/tunable/README.md``. ``tunableop_results0.csv`` and so on, one for
-    each GPU, begin with the versions of the libraries, and are not used with others.
-    """
-
     name = "tunableop"
     title = "PyTorch TunableOp results"
     owner = "PyTorch"
+    unseen = "a changed result"
     place = Place(
         (_File("PYTORCH_TUNABLEOP_FILENAME"),),
         nowhere="PyTorch writes it into the current directory until PYTORCH_TUNABLEOP_FILENAME names a file",
@@ -604,5 +582,3 @@ class TunableOpPlaces(Places):
         turn_on=(("PYTORCH_TUNABLEOP_ENABLED", "1"),),
         leaf="tunableop/tunableop_results.csv",
     )
-    signs = (r"tunableop_results\d*\.csv",)
-    unlisted = r"(?!tunableop_\w+\.csv$).*"

@@ -47,6 +47,7 @@ _MODULES = {
     **dict.fromkeys(("keops", "flydsl", "hidet", "tilus"), "pickled"),
     **dict.fromkeys(("gstaichi", "quadrants"), "taichi"),
     **dict.fromkeys(("unsloth", "b12x"), "manifests"),
+    **dict.fromkeys(("firefox", "hub-kernels", "modular", "mpv", "qt", "tunableop"), "sealed"),
     **dict.fromkeys(("onnxruntime-trt", "torch-tensorrt"), "tensorrt"),
     **dict.fromkeys(("torch-extensions", "tvm-ffi", "flashinfer"), "ninja"),
 }

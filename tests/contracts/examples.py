@@ -63,6 +63,7 @@ from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.pytools import build as pytools
 from tests.caches.rocfft import build as rocfft
+from tests.caches.sealed import build as sealed
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.tilelang import build as tilelang
@@ -330,15 +331,13 @@ EXAMPLES: Mapping[str, Example] = {
     "hidet": Example(
         partial(_add_file, "ops/cuda_space_0/add/{:064x}/lib.so", tvm_ffi.LIBRARY), lambda _: tvm_ffi.LIBRARY
     ),
-    "modular": _opaque(".mojo_cache/mojo/transform/1.2/{number:044x}"),
     "cudf": _opaque("rtcx_cache/{number:064x}"),
-    "hub-kernels": _opaque("kernels--kernels-community--activation/blobs/{number:064x}"),
     "tt-metal": _opaque("{number}/kernels/reader/1/brisc/brisc.elf"),
     "neuron": _opaque("neuronxcc-2.24.5133.0+58f8de22/MODULE_{number}+839ddec0/model.neff"),
-    "tunableop": _opaque("tunableop_results{number}.csv"),
     "tensorrt-rtx": _opaque("runtime_cache{number}.bin"),
-    "firefox": _opaque("{number:016x}", "startup_shaders"),
-    "mpv": _opaque("{number:064X}"),
-    "qt": _opaque("{number:040x}"),
+    **{
+        name: Example(partial(sealed.put, name), partial(sealed.made, name), alone=name in ("mpv", "qt"))
+        for name in sealed.MADE
+    },
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

@@ -37,8 +37,8 @@ _GONE_OR_CHANGED = ("rocfft",)
 """Systems that cannot distinguish a removal from a change: an entry is known only by its content."""
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
 """Systems whose repair removes another user's files: to quarantine, or as programs would unpickle them."""
-_OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda")
-"""Systems with their own rules for a directory in place of a file."""
+_OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda", "qt")
+"""Systems with their own rules for a directory in place of a file; Qt's is shown by the content of files."""
 _NO_PROCESS = 99_999_999
 """A number that no process has."""
 _WANTED: dict[str, Wanted] = {
