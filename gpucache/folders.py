@@ -101,7 +101,6 @@ class Folder:
         return _Lent(self._path, self._fd)
 
     def status(self) -> os.stat_result:
-        """The directory's own status."""
         return os.stat(_reached(self.path)) if self._fd is None else os.fstat(self._fd)  # noqa: PTH116
 
     def folder(self, *parts: str) -> "Folder":
@@ -120,7 +119,6 @@ class Folder:
         return Folder(path, None)
 
     def _walk(self, parts: tuple[str, ...]) -> "Folder":
-        """A deeper directory, opened step by step."""
         folder = self.folder(parts[0])
         for name in parts[1:]:
             with folder as outer:
@@ -220,11 +218,9 @@ class Folder:
             into.sync()
 
     def lstat(self, name: str) -> os.stat_result:
-        """The status of a name, links not followed."""
         return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
 
     def readlink(self, name: str) -> str:
-        """The target that a link names."""
         return os.readlink(self._at(name), dir_fd=self._fd)
 
     def move(self, name: str, into: "Folder", new_name: str) -> None:
@@ -242,7 +238,6 @@ class Folder:
         )
 
     def unlink(self, name: str) -> None:
-        """Remove a file or link."""
         os.unlink(self._at(name), dir_fd=self._fd)
 
     def rmdir(self, name: str) -> None:

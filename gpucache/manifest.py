@@ -304,7 +304,6 @@ def _defines(table: _Table) -> dict[str, str]:
 
 
 def _constants(table: _Table, path: Path) -> tuple[str, ...]:
-    """The options that set the specialization constants of a module."""
     constants = _table(table, "spec_constants")
     try:
         options = tuple(read_constant(f"{number}={value}") for number, value in constants.items())

@@ -99,7 +99,6 @@ class Settings(NamedTuple):
     learn: bool = False
     log: str = ""
     remote: Remote | None = None
-    """None if no store is named."""
     signing_key: "Path | None" = None
     trusted_keys: str = ""
 

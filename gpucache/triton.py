@@ -31,7 +31,7 @@ from gpucache.host import os_errors
 from gpucache.keys import cache_key, digest
 from gpucache.library import opaque, process
 from gpucache.model import CacheKey, Entry, KeyField
-from gpucache.payload.files import pack, unpack
+from gpucache.payload.containers import pack, unpack
 
 OWNER = opaque.Owner(
     "Triton",
@@ -74,7 +74,6 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         return None if found is None else found[filename]
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The paths of a kernel's files by name."""
         self._grouped = True
         found = self._find(filename)
         if found is None and self._falls_back():
@@ -218,7 +217,6 @@ def _tools() -> tuple[tuple[str, str], ...]:
 
 
 def _cache_dir() -> Path:
-    """Triton's directory, as it finds it at this moment."""
     knobs = getattr(triton, "knobs", None)
     if knobs is not None:
         return Path(knobs.cache.dir)

@@ -90,9 +90,8 @@ _ENGINE = frozenset(
         "backends.interface",
         "backends.registry",
         "caches.interface",
-        "store.answers",
-        "store.directory",
         "store.interface",
+        "store.directory",
         "store.memory",
     }
 )
@@ -362,17 +361,17 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_338,
-    "engine": 8_834,
+    "caches": 18_220,
+    "engine": 8_784,
     "native": 6_503,
     "answers": 5_842,
     "cli": 6_312,
     "remote": 4_829,
     "serve": 4_509,
-    "store": 3_502,
-    "backends": 3_780,
+    "store": 3_466,
+    "backends": 3_729,
     "sources": 2_550,
-    "payload": 1_905,
+    "payload": 1_886,
     "bench": 1_600,
     "library": 1_650,
     "host": 1_050,

@@ -22,7 +22,6 @@ class Compilation(NamedTuple):
     inputs: KeyInputs
     rule: SearchRule
     include_dirs: tuple[str, ...]
-    """Absolute, in search order."""
     command: tuple[str, ...]
     """Every option that the compiler receives, with the include directories."""
     options: tuple[str, ...] = ()

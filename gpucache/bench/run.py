@@ -56,7 +56,6 @@ class Extent:
 
     @property
     def least(self) -> int:
-        """The pairs that are taken in any case."""
         return FEWEST_PAIRS if self.runs is None else self.runs
 
     def is_enough(self, pairs: int, rounds: int, elapsed_s: float) -> bool:
@@ -239,7 +238,6 @@ class Command:
     around: CacheEnvironment
     timeout_s: float
     prepare: str = ""
-    """A shell command to run before every start."""
     same_output: bool = False
     as_is: bool = False
 

@@ -110,7 +110,6 @@ class _Timer:
 
 
 def build_once(job: StartJob) -> Hit | Built:
-    """Build a program into the benchmark's own cache."""
     backend = load_backend(job.request.target.backend)
     stores = _stores(job)
     prepared = prepare(backend, job.request, job.toolchain, os.environ, stores)
@@ -123,7 +122,6 @@ def launches_of(job: StartJob) -> tuple[Launch, ...]:
 
 
 def start_once(job: StartJob) -> Sample:
-    """Start it with the caches of a job's environment."""
     began_ns = time.time_ns()
     for name, value in job.environment:
         if value is None:
@@ -241,7 +239,6 @@ class Sources:
     backends: Mapping[str, Backend]
     environ: Mapping[str, str]
     against: tuple[str, ...] = ()
-    """Peers that are started besides the pair."""
     workers: Workers = WORKERS
 
     def plan(self, items: Sequence[WarmItem]) -> Iterator[Planned]:

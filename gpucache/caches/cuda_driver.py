@@ -82,7 +82,6 @@ class Survey:
 
     @property
     def binaries(self) -> int:
-        """The number of files besides the index."""
         return self.files - self.has_index
 
     @property
@@ -91,7 +90,6 @@ class Survey:
         return bool(self.files and not self.documented and (self.strangers.count or not self.has_index))
 
     def same(self, other: "Survey") -> bool:
-        """Whether nothing changed between two looks."""
         return (self.files, self.apparent_bytes, self.used_ns) == (
             other.files,
             other.apparent_bytes,
@@ -99,7 +97,6 @@ class Survey:
         )
 
     def add(self, path: str, status: os.stat_result, now_ns: int, limit_bytes: int | None) -> None:
-        """Count a regular file."""
         self.written_ns = min(self.written_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
         self.used_ns = max(self.used_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
         self.files += 1

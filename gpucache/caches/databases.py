@@ -95,7 +95,6 @@ class SqliteFile:
 
     @property
     def wal(self) -> bool:
-        """Whether the database is in write-ahead mode."""
         return WAL in self.versions
 
 
@@ -124,7 +123,6 @@ class Reader:
         self._end = weakref.finalize(self, _end, connection, private)
 
     def close(self) -> None:
-        """Give file and private copy back."""
         self._end()
 
 

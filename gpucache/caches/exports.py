@@ -27,11 +27,9 @@ class Argument(Enum):
     TEXT = auto()
     """A text; the value is unchanged."""
     TARGET = auto()
-    """A target, as text."""
     FILE = auto()
     """A file; the value is its content."""
     FIELD = auto()
-    """``FIELD=VALUE``, as a pair."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ class Identity:
 
 
 def allocated_bytes(status: os.stat_result) -> int:
-    """A file's size on disk."""
     blocks: int = getattr(status, "st_blocks", -(-status.st_size // BLOCK_BYTES))
     return blocks * BLOCK_BYTES
 
@@ -257,7 +256,6 @@ class Files:
 
     @property
     def folder(self) -> Path:
-        """The directory that the files are in."""
         return self.root.joinpath(*self.parts)
 
     @property
@@ -272,7 +270,6 @@ class Files:
 
     @property
     def written_ns(self) -> int:
-        """When the first of its files was written."""
         return self.seen[self.names[0] if self.names else HERE].st_mtime_ns
 
     @property
@@ -282,7 +279,6 @@ class Files:
 
     @property
     def owned(self) -> bool:
-        """Whether all of it belongs to this user."""
         return all(map(is_own, self.seen.values()))
 
     def open(self, *below: str) -> Folder:
@@ -373,7 +369,6 @@ class NameTally:
     first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Count one more."""
         self.count += 1
         self.first = sorted([*self.first, name])[: self.named]
 
@@ -410,7 +405,6 @@ class Span(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next part begins."""
         return self.offset + self.length
 
 
@@ -440,7 +434,6 @@ class Parts:
         return self.part(self.spans[part], most)
 
     def part(self, span: Span, most: int | None = None) -> bytes:
-        """The bytes of a span, like ``read``."""
         length = span.length if most is None else min(span.length, most)
         if length > LOOKED_BYTES and most is None:
             raise LargeError(f"not looked into: larger than {format_size(LOOKED_BYTES)}")

@@ -47,7 +47,6 @@ OF_OPENCL = frozenset(
         PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
     }
 )  # fmt: skip
-"""The binary formats that OpenCL drivers return for a program."""
 _BEGINNING_BYTES = 64 << 10
 _PATIENCE_S = 10
 _SUM_BYTES = 8
@@ -71,7 +70,6 @@ class FilesFormat(Format[Files]):
     verb: if that does harm, an entry stays while its directory has other files."""
 
     largest_bytes: ClassVar[int] = LARGEST_BYTES
-    """The maximum size of a file whose bytes are returned."""
     links: ClassVar[Sequence[str]] = ()
     """The owner's packages on PyPI, whose environment has the libraries that cached ones need."""
     index: ClassVar[str] = ""
@@ -86,7 +84,6 @@ class FilesFormat(Format[Files]):
     sum_name: ClassVar[str] = ""
     """The file that begins with the sum of all sizes as u64, by which the owner evicts; empty for none."""
     sum_is_alone: ClassVar[bool] = False
-    """Whether the file contains nothing else."""
     without_sum: ClassVar[str] = ""
     """The owner's reaction to an unreadable sum; a clause."""
     _was_held = False

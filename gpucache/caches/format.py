@@ -138,7 +138,6 @@ class TextsAlike:
         self.begin()
 
     def begin(self) -> None:
-        """Permit as many comparisons as one question has."""
         self._left = _TEXTS_COMPARED
 
     def __call__(self, stored: str, asked: str) -> float:
@@ -316,7 +315,6 @@ class Format(Places, ABC, Generic[T]):
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never considered foreign."""
     leaves_to_owner: ClassVar[bool] = True
-    """Whether a repair leaves files of other users alone."""
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares the content with a checksum that the owner stored."""
     together: ClassVar[int] = 1
@@ -418,7 +416,6 @@ class Format(Places, ABC, Generic[T]):
         return ""
 
     def trust(self, item: T) -> Iterator[Problem]:
-        """Why an entry is not trustworthy, regardless of its content."""
         yield from ()
 
     def notes(self, item: T) -> Iterator[str]:
@@ -521,7 +518,6 @@ class Format(Places, ABC, Generic[T]):
         return ""
 
     def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
-        """The report's facts about the payload, by label."""
         try:
             return describe(self.payload(item)).pairs
         except LargeError as error:

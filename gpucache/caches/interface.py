@@ -32,7 +32,6 @@ class Cache(ABC):
     """
 
     name: str
-    """The name that people and ``--cache`` use for its system."""
     together = 1
     """The maximum number of removals that share what costs more than one, such as an owner's lock."""
     strips = False
@@ -57,7 +56,6 @@ class Cache(ABC):
         return list(self.scan())
 
     def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some hex digits."""
         return [entry for entry in self.scan() if entry.key.startswith(prefix)]
 
     def unread(self) -> Sequence[str]:
@@ -181,7 +179,6 @@ class System(ABC):
     """A kind of cache."""
 
     name: ClassVar[str]
-    """The name that people and ``--cache`` use for it."""
     title: ClassVar[str]
     tracing: ClassVar[Mapping[str, str]] = {}
     """The environment variables that make its programs log hits and misses; empty for none."""
@@ -193,7 +190,6 @@ class System(ABC):
 
     @property
     def wanted(self) -> Mapping[str, str]:
-        """The fields that ``explain`` accepts, each with its meaning."""
         return {}
 
     @abstractmethod

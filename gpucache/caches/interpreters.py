@@ -157,5 +157,4 @@ def _site_packages() -> tuple[str, ...]:
 
 
 def _below(prefix: Path) -> Iterator[Path]:
-    """The directories of packages in an environment."""
     return (path for below in _BELOW for path in prefix.glob(below))

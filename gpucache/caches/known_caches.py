@@ -59,7 +59,6 @@ class KnownCaches:
 
     @classmethod
     def of_drivers(cls, environ: Mapping[str, str], *others: str) -> "KnownCaches":
-        """Only the caches of drivers, and others by name."""
         return cls(environ, frozenset({*others, *(system.name for system in systems() if system.driver)}))
 
     def groups(self, folder: Path) -> Iterator[Group]:
@@ -81,7 +80,6 @@ class KnownCaches:
                 yield group
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """All of them, by name."""
         return dict(pair for group in self.groups(folder) for pair in group.variables)
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
@@ -282,7 +280,6 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
 
 
 def present_caches(name: str) -> Sequence[Cache]:
-    """The existing caches of one system in this environment."""
     return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
 
 

@@ -43,12 +43,10 @@ class NinjaFormat(FilesFormat):
         return max(every, key=lambda name: (item.seen[name].st_mtime_ns, name), default="")
 
     def orphan(self, item: Files) -> Problem | None:
-        """The problem of a module without a library."""
         detail = f"it has no library, so {self.owner} builds it again"
         return None if self.library(item) else Problem(FindingKind.ORPHAN, detail)
 
     def unlinked(self, item: Files) -> str:
-        """The effect of a broken object."""
         return "the next link of the module fails"
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -153,10 +153,10 @@ class OwnCache(OwnRoot):
         raise FormatError(f"the entry {entry.key[:12]} cannot be read: {why}; run 'gpucache verify'")
 
     def extract(self, entry: CacheEntry) -> bytes:
-        from gpucache.payload import files
+        from gpucache.payload import containers
 
         payload = self._whole(entry).payload
-        return files.binary(payload) if payload.startswith(files.MAGIC) else payload
+        return containers.binary(payload) if payload.startswith(containers.MAGIC) else payload
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         return self.store.remove(_scanned(entry), why)

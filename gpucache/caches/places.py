@@ -59,7 +59,6 @@ class Mount(NamedTuple):
 
     @property
     def medium(self) -> Medium:
-        """The kind of place it is."""
         for medium, kinds in ((Medium.NETWORK, _NETWORK), (Medium.MEMORY, _MEMORY), (Medium.LAYER, _LAYER)):
             if self.kind in kinds:
                 return medium
@@ -71,7 +70,6 @@ class Var(NamedTuple):
 
     name: str
     below: str = ""
-    """The path that the owner adds to the variable's value."""
     top: bool = False
     """Whether an empty one is the root directory of the machine."""
 
@@ -126,7 +124,6 @@ class Temporary(NamedTuple):
 
     @property
     def below(self) -> str:
-        """A pattern of the place's name."""
         place = f"{self.prefix}*" if self.user else self.prefix
         return f"{place}/{self.inside}" if self.inside else place
 
@@ -204,9 +201,7 @@ class Place(NamedTuple):
     lacking: str = ""
     """The parts that no variable redirects, as a sentence, if it is not that it follows ``XDG``."""
     makes: bool = True
-    """Whether the owner creates the place if it is missing."""
     runs: bool = False
-    """Whether the owner loads libraries from there."""
     opt_in: bool = True
     """Whether no variable shows that programs use it, so that an existing place counts as used."""
     limit: tuple[str, int | None] = ("", None)
@@ -227,7 +222,6 @@ class Place(NamedTuple):
         return next(filter(None, (way.find(environ) for way in self.ways)), None)
 
     def beside(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-        """Every other existing place, and the reason for it."""
         seen = {absolute(found[0]) for found in (self.find(environ),) if found is not None}
         for pattern, decided_by in filter(None, (way.find(environ) for way in self.also)):
             for named in matching(pattern):
@@ -303,7 +297,6 @@ class Places(System):
 
     @classmethod
     def described(cls) -> str:
-        """The system and its places, in sentences for people."""
         ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
         unseen = f"unseen by verify: {cls.unseen}" if cls.unseen else ""
         more = (f" {one[0].upper()}{one[1:]}." for one in (cls.lacking(), unseen) if one)

@@ -78,7 +78,6 @@ class PortableEntry(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files."""
         return sum(len(one.data) for one in self.files)
 
 

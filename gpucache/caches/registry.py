@@ -40,11 +40,12 @@ _BINARIES = (
     "drjit pyfr"
 )
 _MODULES = {
-    **{name: f"{name}.format" for name in SYSTEMS[:5]},
+    **{name: f"{name}.format" for name in ("futhark", "rocfft", "pyopencl")},
     "cuda": "cuda_driver",
     **dict.fromkeys(_BINARIES.split(), "binaries"),
-    "quack": "flash_attention",
-    **dict.fromkeys(("keops", "flydsl", "hidet", "tilus"), "pickled"),
+    "dxvk": "vulkan",
+    **dict.fromkeys(("flash-attention", "quack"), "cute_dsl"),
+    **dict.fromkeys(("keops", "flydsl", "hidet", "tilus"), "pickles"),
     **dict.fromkeys(("gstaichi", "quadrants"), "taichi"),
     **dict.fromkeys(("unsloth", "b12x"), "manifests"),
     **dict.fromkeys(("firefox", "hub-kernels", "modular", "mpv", "qt", "tunableop"), "sealed"),
@@ -61,7 +62,6 @@ EXPORTERS = {
 
 
 def systems() -> "Iterator[System]":
-    """All of our systems, in display order."""
     for name in SYSTEMS:
         yield load_system(name)
 
@@ -81,14 +81,12 @@ def load_system(name: str) -> "System":
 
 
 def of_others(name: str) -> "Places":
-    """One of ``SYSTEMS``."""
     from gpucache.caches.systems import PLACES
 
     return PLACES[name]()
 
 
 def module_of(name: str) -> str:
-    """The module of the format of one of ``SYSTEMS``."""
     return f"gpucache.caches.{_MODULES.get(name) or name.replace('-', '_').replace('.', '_')}"
 
 
@@ -109,7 +107,6 @@ def format_of(name: str) -> "type[Format[Any]]":
 
 
 def described(name: str) -> str:
-    """One of ``SYSTEMS`` and its places, in sentences for people."""
     from gpucache.caches.systems import PLACES
 
     return PLACES[name].described()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.answers.entries import Location
 from gpucache.caches import desktop_places, learning_places, places  # noqa: F401 - two with rows
@@ -30,9 +31,120 @@ from gpucache.caches.places import (
     temporary_on_windows,
     user_cached,
 )
-from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401 - a row, as the next two
+from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401 - a row, as the next
 from gpucache.caches.rocfft import locations as _rocfft  # noqa: F401
-from gpucache.caches.sycl import locations as _sycl  # noqa: F401
+from gpucache.units import format_size
+
+SYCL_FOLDER = "libsycl_cache"
+_SYCL_ON, _SYCL_DIRECTORY = "SYCL_CACHE_PERSISTENT", "SYCL_CACHE_DIR"
+_SYCL_MAX_SIZE = "SYCL_CACHE_MAX_SIZE"
+_MIN_IMAGE, _MAX_IMAGE = "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE"
+_LITTLE_BYTES = 1 << 20
+"""A limit of the whole cache below this keeps almost nothing."""
+_SMALLEST_IMAGE, _LARGEST_IMAGE = 1 << 10, 1 << 30
+_DIGITS = re.compile(r"\s*\+?([0-9]{1,19})(.*)", re.DOTALL)
+
+
+def _sycl_number(text: str) -> int:
+    """A number as libsycl reads it: the leading digits, so ``10GB`` is 10."""
+    found = _DIGITS.match(text)
+    return int(found[1]) if found else 0
+
+
+class ImageBounds(NamedTuple):
+    """The sizes of images that are cached, in bytes; 0 for no bound."""
+
+    min_bytes: int = 0
+    max_bytes: int = _LARGEST_IMAGE
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "ImageBounds":
+        upper = environ.get(_MAX_IMAGE)
+        lower = _sycl_number(environ.get(_MIN_IMAGE, ""))
+        return cls(lower, _LARGEST_IMAGE if upper is None else _sycl_number(upper))
+
+    def refusal(self, size_bytes: int) -> str:
+        """A sentence on why images of some size are not cached; empty if they are."""
+        if self.min_bytes and size_bytes < self.min_bytes:
+            side, bound, name = "below", self.min_bytes, _MIN_IMAGE
+        elif self.max_bytes and size_bytes > self.max_bytes:
+            side, bound, name = "above", self.max_bytes, _MAX_IMAGE
+        else:
+            return ""
+        return (
+            f"its images of {format_size(size_bytes)} ({size_bytes} bytes) are {side} {name} "
+            f"({bound} bytes), so programs never cache it; change {name}"
+        )
+
+
+class SyclPlaces(Places):
+    """Source: libsycl, ``config.hpp`` and ``persistent_device_code_cache.hpp``."""
+
+    name = "sycl"
+    title = "SYCL persistent device code cache"
+    owner = "libsycl"
+    unseen = "a changed byte inside a binary, or the binary of another build of the same kernels"
+    place = Place(
+        (
+            Var(_SYCL_DIRECTORY),
+            *(
+                [Var("APPDATA", SYCL_FOLDER)]
+                if WINDOWS
+                else [
+                    Var("XDG_CACHE_HOME", SYCL_FOLDER, top=True),
+                    Var("HOME", f".cache/{SYCL_FOLDER}", top=True),
+                ]
+            ),
+        ),
+        remedy=f"export {_SYCL_DIRECTORY}=<directory>",
+        leaf=SYCL_FOLDER,
+        along=((_SYCL_ON, "1"),),
+        opt_in=False,
+    )
+    tracing = {"SYCL_CACHE_TRACE": "7"}  # the cache on disk, in memory, and of kernel_compiler
+
+    @classmethod
+    def off(cls, environ: Mapping[str, str]) -> str:
+        """1 alone turns it on; programs crash at any other value but 0."""
+        value = environ.get(_SYCL_ON)
+        if environ.get(_SYCL_DIRECTORY) == "":
+            return (
+                f"{_SYCL_DIRECTORY} is set but empty, so programs use no cache; unset {_SYCL_DIRECTORY}, and "
+                f"export {_SYCL_ON}=1"
+            )
+        if value in (None, "0"):
+            return f"{_SYCL_ON} is not set to 1, so programs do not use it; export {_SYCL_ON}=1"
+        return "" if value == "1" else f"{_SYCL_ON} is {value!r}, of which programs die; export {_SYCL_ON}=1"
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        return _sycl_number(environ.get(_SYCL_MAX_SIZE, "")) or None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        empty = environ.get("XDG_CACHE_HOME") == "" and not WINDOWS
+        if _SYCL_DIRECTORY not in environ and empty:
+            yield f"XDG_CACHE_HOME is set but empty, so the cache is /{SYCL_FOLDER}; unset XDG_CACHE_HOME"
+        for name in (_SYCL_MAX_SIZE, _MIN_IMAGE, _MAX_IMAGE):
+            value = environ.get(name)
+            found = _DIGITS.fullmatch(value or "")
+            if value is not None and found is None:
+                dies = name == _SYCL_MAX_SIZE
+                effect = "of which programs die that add an entry" if dies else "which counts as 0"
+                yield f"{name} is {value!r}, no number, {effect}; export {name}=<bytes>"
+            elif found is not None and found[2]:
+                yield f"{name} is {value!r}, which is read as {found[1]} bytes; export {name}=<bytes>"
+        lower, upper = ImageBounds.of(environ)
+        if lower > min(upper or _LARGEST_IMAGE, _LARGEST_IMAGE) or 0 < upper < _SMALLEST_IMAGE:
+            names = " and ".join(name for name in (_MIN_IMAGE, _MAX_IMAGE) if name in environ)
+            why = f"no image has {lower} to {upper} bytes ({names})"
+            yield f"{why}, so nothing is cached; unset {names.replace(' and', '')}"
+        if 0 < (limit := _sycl_number(environ.get(_SYCL_MAX_SIZE, ""))) < _LITTLE_BYTES:
+            yield (
+                f"the limit is too small: {_SYCL_MAX_SIZE} is {limit} bytes, so libsycl evicts nearly all of "
+                f"it; export {_SYCL_MAX_SIZE}=1000000000"
+            )
+
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"

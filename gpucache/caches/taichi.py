@@ -51,7 +51,6 @@ class TaichiRow(NamedTuple):
     """One kernel."""
 
     name: str
-    """The name of its file without the ending."""
     key: str
     size_bytes: int
     made_s: int
@@ -64,7 +63,6 @@ class TaichiIndex:
 
     version: tuple[int, ...]
     rows: Mapping[str, TaichiRow]
-    """Rows by the name of their file."""
 
     @classmethod
     def read(cls, data: bytes) -> "TaichiIndex":

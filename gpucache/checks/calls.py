@@ -101,7 +101,6 @@ class _Place:
         self._line, self._seen = 1, 0
         self.file = self.function = ""
         self.parameters: tuple[str, ...] = ()
-        """The names of the parameters of that function."""
         self._declaration = 0
         """The offset of the declaration whose body the next brace may open."""
         self._braces: list[str] = []

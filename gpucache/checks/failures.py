@@ -106,7 +106,6 @@ def problem(text: str, operands: int) -> str | None:
 
 
 def fill(text: str, operands: Sequence[int | float]) -> str:
-    """A valid format, with its operands filled in."""
     values = iter(operands)
     return _CONVERSION.sub(lambda match: "%" if match[0] == "%%" else _filled(match, next(values)), text)
 
@@ -162,7 +161,6 @@ class Launches:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def state(self, checked: Checked, kernel: str) -> int:
-        """The state argument of a kernel for its next launch."""
         name = id(checked), kernel  # the object is kept below, so its id stays unique
         number = self._numbers.get(name)
         if number is None:

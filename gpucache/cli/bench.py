@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 PAIRS = 5
 _CPUINFO = Path("/proc/cpuinfo")
 SAMPLES = 15
-"""The samples of each kernel, with --checks."""
 AGAINST = (*PEERS, Arm.DRIVER.value)
 
 

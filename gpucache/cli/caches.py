@@ -37,12 +37,10 @@ class CacheName(Name):
     paths = ("file",)
 
     def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - all are few
-        """Names of systems."""
         return (*NAMES, ALL)
 
 
 def cache_option(function: F) -> F:
-    """Add the option that names the caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
         help=f"A cache by its name or place, or '{ALL}'; repeatable.\f"

@@ -123,7 +123,6 @@ class LineComplete(ShellComplete):
         ]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """One line of three fields."""
         return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
 
 
@@ -159,7 +158,6 @@ SHELLS = (BashComplete, ZshComplete, FishComplete)
 
 
 def register() -> None:
-    """Make Click use these classes instead of its own."""
     for shell in SHELLS:
         add_completion_class(shell)
 

@@ -49,7 +49,6 @@ _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--check", is_flag=True, help="Write nothing; name the outdated files and exit 3.")
 def generate(check: bool) -> None:
-    """Write the man pages and the completions."""
     top = top_level(Path(__file__))
     changed = {path: text for path, text in files(top).items() if _read(path) != text}
     strays = list(stray_pages(top))
@@ -106,7 +105,6 @@ def _constants() -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every manual page, by file name."""
     return texts(tree())
 
 
@@ -200,7 +198,6 @@ def commands(context: click.Context) -> dict[str, click.Command]:
 
 
 def page_name(context: click.Context) -> str:
-    """``gpucache`` or ``gpucache-warm``."""
     return context.command_path.replace(" ", "-")
 
 

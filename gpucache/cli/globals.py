@@ -45,7 +45,6 @@ class Globals(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether people are shown every row and word."""
         return self.verbose > 0
 
     def settings(self) -> "Settings":
@@ -65,7 +64,6 @@ class Globals(NamedTuple):
         return {**environ, **({} if root is None else {"GPUCACHE_DIR": str(root)})}
 
     def show(self, blocks: "Iterable[Block]") -> None:
-        """Write text for people to stdout."""
         if self.json or self.quiet:
             return
         from gpucache.answers.console import markdown_lines, show
@@ -113,7 +111,6 @@ class Globals(NamedTuple):
         return display(quiet=self.quiet or self.json)
 
     def say(self, *sentences: str) -> None:
-        """Write sentences to stderr, apart from the product."""
         if not (self.quiet or self.json):
             sys.stdout.flush()  # the product comes first where both go into one pipe
             for sentence in sentences:
@@ -130,7 +127,6 @@ def in_folder(settings: "Settings") -> "Settings":
 
 
 def given() -> Globals:
-    """The merged global options of the running command."""
     value = click.get_current_context().find_root().obj
     return value if isinstance(value, Globals) else Globals()
 
@@ -205,6 +201,5 @@ def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> "list[Com
 
 
 def leave(code: int) -> None:
-    """End the command with an exit code."""
     sys.stdout.flush()
     click.get_current_context().exit(code)

@@ -64,7 +64,6 @@ class Asked(NamedTuple):
     what: tuple[str, ...]
     targets: tuple[str, ...]
     named: Named
-    """The programs to warm, and the options for their builds."""
     profile: Path | None
     wanted: tuple[str, ...] = ()
     """``FIELD=VALUE`` or ``FIELD=@FILE``, of the key of another system's cache."""

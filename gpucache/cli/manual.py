@@ -50,12 +50,10 @@ def paragraphs(texts: Iterable[str]) -> Iterator[str]:
 
 
 def verbatim(text: str) -> Iterator[str]:
-    """Indented lines, as they are."""
     yield from (".PP", ".RS 4", ".nf", *(escaped(line) for line in text.splitlines()), ".fi", ".RE")
 
 
 def listing(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Terms in bold, each with its meaning."""
     for term, meaning in rows:
         yield from (".TP", rf"\fB{escaped(term)}\fR", filled(meaning))
 
@@ -74,18 +72,15 @@ def reference(name: str, section: int) -> str:
 
 
 def see_also(pages: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """The section that names other pages."""
     yield from (heading("SEE ALSO"), ",\n".join(reference(*page) for page in pages))
 
 
 def filled(text: str) -> str:
-    """Text that a page may break as it likes."""
     lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n".join(map(escaped, lines))
 
 
 def escaped(text: str) -> str:
-    """Text escaped so that roff prints it as it is."""
     plain = text.translate(_ESCAPES)
     return rf"\&{plain}" if plain.startswith(".") else plain
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _LARGEST_EXTENT = 99_999
 _NAMING = (Language.CUDA_CPP, Language.HIP_CPP)
-"""The languages whose names are lowered."""
 _EMPTY = "it is empty; give a name, or leave it out"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,7 +134,6 @@ class Name(click.ParamType[str]):
         return str(value)
 
     def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - of subclasses
-        """The names that a shell may complete."""
         return ()
 
     def shell_complete(
@@ -186,7 +184,6 @@ class TargetName(Name):
     name = "target"
 
     def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - all are few
-        """Targets that the last probe found."""
         from gpucache.probe.remembered import load_last
 
         root = _root(ctx)
@@ -251,7 +248,6 @@ def valued(names: str, metavar: str, kind: click.ParamType[Any], told: str, **mo
 
 
 def flag(names: str, told: str) -> Callable[[F], F]:
-    """An option without a value: its names and its help."""
     return click.option(*names.split(), is_flag=True, help=told)
 
 
@@ -269,7 +265,6 @@ def source_options(function: F) -> F:
 
 
 def manifest_option(function: F) -> F:
-    """Add the option that names a warm list."""
     return click.option(
         "--manifest", metavar="FILE", type=PathName(dir_okay=False),
         help="A manifest; see gpucache-manifest(5).",
@@ -277,7 +272,6 @@ def manifest_option(function: F) -> F:
 
 
 def build_options(function: F) -> F:
-    """Add the options that say how programs are built."""
     options = (
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
@@ -317,7 +311,6 @@ def build_options(function: F) -> F:
 
 
 def checks_option(function: F) -> F:
-    """Add the option that turns on the checks of kernels."""
     return click.option(
         "--checks", metavar="MODE", type=click.Choice([mode.value for mode in Checks]),
         help="Checks inside kernels: none, sync or async.\f"
@@ -327,7 +320,6 @@ def checks_option(function: F) -> F:
 
 
 def profile_option(function: F) -> F:
-    """Add the option for another machine's profile."""
     return click.option(
         "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
         help="Ask for another machine.\f"
@@ -371,12 +363,10 @@ class Named(NamedTuple):
 
     @property
     def anything(self) -> bool:
-        """Whether any program or build was named at all."""
         return bool(self.sources or self.manifest or self.example or self.builds)
 
     @property
     def builds(self) -> bool:
-        """Whether any option for building programs was given."""
         of_one = self.name_expressions or self.spec_constants
         return bool(self.include_dirs or self.options or of_one or self.local_sizes or self.checks)
 

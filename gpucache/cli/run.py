@@ -270,7 +270,6 @@ def ending_as(ended: "Ended") -> Iterator[None]:
 
 
 def end_as(ended: "Ended") -> None:
-    """End as a command did, without a core of ours."""
     interrupts.disarm()
     if ended.signal:
         end_others()

@@ -64,7 +64,6 @@ class Follower:
             os.close(ready)
 
     def kill(self) -> None:
-        """End it at once."""
         self._process.kill()
         self._process.wait()
 
@@ -164,7 +163,6 @@ class Running:
 
     @property
     def binaries(self) -> int:
-        """How many programs it made from binaries."""
         return self._listening.binaries + (
             self.opencl.made.binaries if self.opencl and self.opencl.made else 0
         )

@@ -58,5 +58,4 @@ class Batch(AnyBatch[ObjectCode, Any]):
         return self._build(part.source, name=part.name, name_expressions=expressions)
 
     def kernel_of(self, program: ObjectCode, name: str) -> Any:
-        """A ``cuda.core.Kernel``."""
         return program.get_kernel(name)

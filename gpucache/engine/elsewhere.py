@@ -13,7 +13,7 @@ from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import NoEntry, Remote, Stores, not_kept, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail
-from gpucache.store.answers import REMOTE
+from gpucache.store.interface import REMOTE
 
 
 def ask(
@@ -50,7 +50,6 @@ def ask(
 
 
 def fetch(stores: Stores, key: CacheKey) -> Entry | None:
-    """The entry of one key without a request."""
     if stores.remote is None or stores.disabled:
         return None
     remote = stores.remote()

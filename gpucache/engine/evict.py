@@ -65,7 +65,6 @@ class Limits:
 
     @property
     def filters(self) -> bool:
-        """Whether any filter is given, apart from a size limit."""
         return bool(
             self.older_than_ns is not None
             or self.superseded
@@ -87,11 +86,9 @@ class Limits:
 
     @property
     def bound(self) -> int:
-        """That number, of bytes or files."""
         return (self.max_files if self.max_size_bytes is None else self.max_size_bytes) or 0
 
     def measure(self, entry: CacheEntry) -> int:
-        """What an entry counts towards the bound."""
         return entry.files if self.max_size_bytes is None else entry.size_bytes
 
 
@@ -295,11 +292,9 @@ def _rank(
 
 
 Passed = Callable[[CacheEntry], object]
-"""Called with each entry that no rule chose."""
 
 
 def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
-    """The expected outcome of each planned removal."""
     for removal in evict_plan.removals(passed):
         yield EvictOutcome(removal, removal.refused, tried=False)
 

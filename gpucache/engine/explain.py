@@ -55,10 +55,8 @@ class Record:
     store: "DirectoryStore"
     identity: Identity
     events: tuple[Event, ...]
-    """Oldest first."""
 
     def of(self, prepared: Prepared) -> list[Event]:
-        """The events of the two keys of a request."""
         keys = (str(prepared.key), str(prepared.located_key))
         return [event for event in self.events if event.key in keys]
 

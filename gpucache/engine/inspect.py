@@ -245,7 +245,6 @@ class Overview(NamedTuple):
 
     @property
     def sums(self) -> Mapping[str, int]:
-        """The total sizes."""
         stale = sum(one.stale.size_bytes for one in self.every if one.stale)
         return {"total_bytes": sum(one.size_bytes for one in self.every), "total_stale_bytes": stale}
 
@@ -284,7 +283,6 @@ def own_contents(own: OwnRoot) -> OwnContents:
 
 
 def state_of(cache: Cache) -> CacheState:
-    """The state of a cache, ours or another system's."""
     return own_state(cache, cache.scan()) if isinstance(cache, OwnRoot) else foreign_state(cache)
 
 
@@ -372,11 +370,8 @@ GROUPED_MS = 1600
 """How long changes are gathered at most before they are reported."""
 _AGAIN_MS = 5_000
 _SLOW_NS = 5_000_000_000
-"""How long a compile has to run to be reported."""
 _TOLD_NS = 60_000_000_000
-"""How long it is not reported again."""
 _MOST_COMMAND = 100
-"""How much of its command line is shown."""
 QUIET_MS = 50
 """How long nothing has to change before they are reported."""
 _MOST_LINKS = 65_536

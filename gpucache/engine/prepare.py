@@ -143,13 +143,11 @@ class Prepared(_Prepared):
 
     @cached_property
     def located(self) -> tuple[KeyField, ...]:
-        """The key fields of an artifact that contains paths."""
         used = _used(self.request, self.compilation, self.closure)
         return located_fields(self.fields, self.compilation.inputs._replace(locations=used))
 
     @cached_property
     def located_key(self) -> CacheKey:
-        """The key of an artifact that contains paths."""
         return cache_key(self.located)
 
     @property

@@ -25,7 +25,6 @@ class Opened(NamedTuple):
 
     @property
     def roots(self) -> list[OwnRoot]:
-        """The roots of our own cache among them."""
         return [one for one in self.caches if isinstance(one, OwnRoot)]
 
     @property

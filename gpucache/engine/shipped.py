@@ -41,7 +41,6 @@ _EXPECTED = {
     "vmfb": "a module of IREE's",
     "metallib": "a Metal library",
 }
-"""What a file is by its ending."""
 _MODULE, _METAL, _WINDOWS = "module.fb", b"MTLB", b"MZ"
 _TARGET = re.compile(rb"\.target (sm_\d+[af]?)\b")
 _BARE = {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE}
@@ -171,7 +170,6 @@ _ARCH = re.compile(r"(?:cuda:)?(?:sm|compute)_(\d+)(\d)([af]?)")
 
 
 def _order(arch: str) -> tuple[str, int, str]:
-    """Architectures by their numbers."""
     family, number, more = re.fullmatch(r"([a-z_]*)(\d*)(.*)", arch).groups()  # type: ignore[union-attr]
     return family, int(number or 0), more
 

@@ -46,12 +46,10 @@ class Origin(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The producer without its version."""
         return self.producer.rpartition(" ")[0]
 
     @property
     def compiler(self) -> tuple[tuple[str, str], ...]:
-        """The toolchain without the device that it builds for."""
         return tuple(pair for pair in self.toolchain if pair[0] not in self.toolchain_identity)
 
 
@@ -67,7 +65,6 @@ class _Uses:
 
 
 def origin(entry: CacheEntry) -> Origin:
-    """The facts that decide whether an entry is stale."""
     return Origin(entry.producer, entry.gone, entry.toolchain, entry.toolchain_identity)
 
 
@@ -186,7 +183,6 @@ class Origins:
         return {one.compiler for one, uses in self.found.items() if uses.shown}
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
-        """The number and size of the removable entries among them."""
         uses = [self.found[one] for one in stale if self.found[one].entries]
         why = dict.fromkeys(stale[one] for one in stale if self.found[one].entries)
         return Stale(sum(one.entries for one in uses), sum(one.size_bytes for one in uses), tuple(why))

@@ -15,7 +15,7 @@ from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail, Program
-from gpucache.store.answers import Damaged, Found
+from gpucache.store.interface import Damaged, Found
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +113,6 @@ class Stores(NamedTuple):
             self.memory.publish(entry)
 
     def on_disk(self) -> "Iterator[DirectoryStore]":
-        """The user's root, then system roots."""
         if self.user is not None:
             yield self.user
         yield from self.systems
@@ -132,7 +131,6 @@ class Stores(NamedTuple):
 
     @property
     def keeps(self) -> bool:
-        """Whether anything can be remembered."""
         return self.target is not None
 
     def recall(self, name: str) -> bytes | None:

@@ -20,9 +20,7 @@ Judge = Callable[[CacheEntry], bool]
 Try = Callable[[CacheEntry], Checked]
 """Loads an entry on a device, or builds it again; ``unchecked`` is why no entry can be tried now."""
 _WORTH_A_SHARE = 2_000
-"""How many entries are worth a process."""
 _TOGETHER = 256
-"""How many sound entries are reported at once."""
 
 
 def verify_caches(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 @contextmanager
 def variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable of this process for a while."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

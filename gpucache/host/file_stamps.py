@@ -52,7 +52,6 @@ def is_settled(path: str | bytes | Path, status: os.stat_result, now_ns: int) ->
 
 
 _local: dict[int, bool] = {}
-"""Whether a device is a local file system."""
 
 
 def _is_of_upper(device: int) -> bool:

@@ -38,7 +38,6 @@ _OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT})
 
 
 def reason(error: OSError) -> str:
-    """The reason, as the operating system says it."""
     return error.strerror or str(error)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")  # noqa: PTH118, PTH120 - a variable's text
-"""The directory for PYTHONPATH."""
 FOLDER = "GPUCACHE_RECORD_KERNELS"
 """The variable that names the recording to write."""
 CACHE = "TRITON_CACHE_DIR"

@@ -56,7 +56,6 @@ class Routine(Generic[Program, Kernel]):
         expressions: tuple[str, ...],
     ) -> None:
         self.part = part
-        """Its source and name."""
         self.expressions = expressions
         self._batch = batch
         self._together = together
@@ -82,7 +81,6 @@ class Routine(Generic[Program, Kernel]):
         return self._batch.kernel_of(self.program, name)
 
     def alone(self) -> Program:
-        """Its source as a separate program."""
         return self._alone.get(lambda: self._batch.build(self.part, self.expressions))
 
 

@@ -170,7 +170,6 @@ def build(
 
 @contextmanager
 def noting_failures(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]]) -> Iterator[None]:
-    """Write down the misses of a compile that fails."""
     try:
         yield
     except Exception:

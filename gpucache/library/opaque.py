@@ -29,9 +29,7 @@ class Owner(NamedTuple):
     """A system that keeps its binaries in our cache."""
 
     namespace: str
-    """The namespace of its keys."""
     name: str
-    """Its name in sentences."""
     untold: str
     """Why a miss may have no reason, in one sentence."""
     compilers: tuple[str, ...] = ()

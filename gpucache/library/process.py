@@ -41,7 +41,6 @@ _file: str | None = None
 
 
 def stores() -> Stores:
-    """The stores that the environment of this process names now."""
     global _last
     now, last = environment(), _last
     if last is None or last[0] is not now:
@@ -145,7 +144,6 @@ def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str =
 
 
 def tell(stores: Stores, prepared: "Prepared", outcome: Hit | Built | Plain) -> None:
-    """Count a hit or a miss, and log one line."""
     request = prepared.request
     if isinstance(outcome, Hit):
         tell_hit(stores, outcome, request.program.name)

@@ -157,7 +157,6 @@ def answer(kind: int, question: Sequence[bytes]) -> Row | None:
 
 
 def variables(environ: Mapping[str, str]) -> bytes:
-    """An environment as a question has it."""
     global _variables
     kept = _variables  # which another thread may replace
     if kept[0] is not environ:
@@ -174,7 +173,6 @@ used: dict[str, None] = {}
 
 
 def tell(row: Row) -> None:
-    """Count a hit, and log it."""
     compile_ns, digits, told = row.note.split(b"\t", 2)
     COUNTER.count(None, hit=True, saved_ns=int(compile_ns))
     key = digits.decode()

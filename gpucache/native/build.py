@@ -77,7 +77,6 @@ class Compiler:
 
 
 def file_name(library: str) -> str:
-    """The name of a library's file, or of the program's."""
     return library if library == STARTER else f"libgpucache_{library}.so"
 
 
@@ -159,7 +158,6 @@ def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
 
 
 def _told(compiler: Compiler | None) -> Iterator[str]:
-    """The problems, a line each."""
     if compiler is None:
         yield "no usable C compiler was found: install gcc or PyPI's ziglang (Linux only)"
         return

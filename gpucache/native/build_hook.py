@@ -29,12 +29,10 @@ class NativeLibraries(BuildHookInterface):  # type: ignore[misc]
         return _load(Path(self.root, "gpucache", "native", "build.py"))
 
     def dependencies(self) -> list[str]:
-        """The packages that the frontend must install first."""
         wanted: list[str] = self._native().requirements()
         return wanted
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and name the files and the platform."""
         native = self._native()
         compiler = native.find_compiler()
         problems = native.build(compiler, native.BUILT) if compiler else {}

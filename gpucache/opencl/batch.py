@@ -54,7 +54,6 @@ class Batch(AnyBatch[Any, Any]):
         return self._add(source, name)
 
     def build(self, part: Part, expressions: tuple[str, ...]) -> Any:  # noqa: ARG002 - C has no such names
-        """A built ``pyopencl.Program``."""
         return self._build(part.source, name=part.name)
 
     def kernel_of(self, program: Any, name: str) -> Any:

@@ -28,7 +28,6 @@ ANY = Target(BACKEND.name, "any")
 
 
 def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
-    """The program as the cache or the compiler gives it."""
     if call.names_odd_devices:
         return call.plain()
     try:

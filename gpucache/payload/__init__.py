@@ -34,7 +34,7 @@ _READERS = (
     (b"__CLANG_OFFLOAD_BUNDLE__", "elf.read_bundle"),
     (b"CCOB", "elf.read_bundle"),
     (b"\x20\0\0\0\1\0\0\0", "containers.read_pipelines"),
-    (b"\x93GPCFILE", "files.read_files"),
+    (b"\x93GPCFILE", "containers.read_files"),
 )
 """The module and function that read bytes with a magic number; PTX has none and is tried last."""
 

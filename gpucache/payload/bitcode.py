@@ -169,12 +169,10 @@ class Bits:
         raise BrokenError("it has a number of more than 64 bits")
 
     def align(self) -> None:
-        """Continue at the next 32-bit word."""
         self.position += -self.position % 32
 
     @property
     def left(self) -> int:
-        """How many bits remain before the end."""
         return self.end - self.position
 
 

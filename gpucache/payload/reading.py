@@ -63,7 +63,6 @@ class PayloadInfo:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """All known values by label, for people."""
         told = (("kind", self.kind.value), ("architecture", self.architecture), ("problem", self.problem))
         return (*((label, value) for label, value in told if value is not None), *self.detail)
 
@@ -137,7 +136,6 @@ class Reading:
             raise CutError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
 
     def cut(self, start: int, end: int) -> bytes:
-        """The bytes between two offsets, as many as exist."""
         return self.data[start:end]
 
     def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
@@ -150,7 +148,6 @@ class Reading:
         return printable(self.data[start : min(end, start + PRINTED)].partition(b"\0")[0])
 
     def note(self, label: str, value: object) -> None:
-        """Add a readable pair."""
         self.detail.append((label, str(value)))
 
     def note_names(self, plural: str, names: Iterable[str], *, kernels: bool = False) -> None:
@@ -174,6 +171,5 @@ class Reading:
                 self.kernels = tuple(shown)
 
     def info(self, problem: str | None = None) -> PayloadInfo:
-        """The description as read so far."""
         detail = (("size", format_size(len(self.data))), *self.detail)
         return PayloadInfo(self.kind, self.architecture, detail, problem, self.kernels)

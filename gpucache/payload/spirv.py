@@ -34,7 +34,6 @@ def is_spirv(data: bytes) -> bool:
 
 
 def constant_option(number: int, value: bytes) -> str:
-    """The option that sets a specialization constant."""
     return f"{CONSTANT}{number}:{value.hex()}"
 
 

@@ -31,7 +31,6 @@ from gpucache.model import ArtifactKind, Language
 TEXT_CAP = 1 << 16
 LIST_CAP = 4096
 COMMAND_CAP = 1024
-"""Characters that are kept of a command."""
 HEADERS_CAP = 20_000
 _INT64 = (1 << 63) - 1
 SHA256 = r"\A[0-9a-f]{64}\Z"
@@ -56,7 +55,6 @@ class Header:
     path: Path
     """Below the tree of its build, such as ``0/detail/x.h``."""
     digest: Digest
-    """SHA-256 of its bytes."""
     number: Number
     """Equal for two paths of one file, which a compiler reads once where it says ``#pragma once``."""
 
@@ -66,7 +64,6 @@ class RecordedBuild:
     """One program as it was built for one device, wherever its files were."""
 
     program: Text
-    """The build's name for people."""
     language: Language
     source: Digest
     """SHA-256 of the source, of text with lines that end in LF."""
@@ -85,7 +82,6 @@ class RecordedBuild:
     identity: Texts
     """The labels of the toolchain that stay over an upgrade."""
     environment: Pairs = ()
-    """The variables that reached the compiler."""
     name_expressions: Texts = ()
     artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
     file_name: Text = ""
@@ -100,7 +96,6 @@ class RecordedBuild:
         return hashlib.sha256(canonical(self.values())).hexdigest()
 
     def values(self) -> dict[str, object]:
-        """Every field by its name, as JSON has it."""
         return asdict(self) | {"includes": [include._asdict() for include in self.includes]}
 
     @property
@@ -128,7 +123,6 @@ class Call:
     roots: Texts
     """The absolute directories that contained its tree of headers."""
     directory: Text
-    """The current directory."""
     folders: Texts
     """The include directories as the program gave them."""
 
@@ -140,7 +134,6 @@ class Question:
     kind: Number
     """The kind of the request, as libraries in programs send it."""
     directory: Text
-    """The current directory."""
     fields: Texts
     """The fields of the request in their order; those of the process, and the source, are empty."""
     source: Digest
@@ -265,7 +258,6 @@ class Line:
     """A line that was read."""
 
     of: str
-    """The digest of the build that it is about."""
     build: RecordedBuild | None
     seen: Seen
 

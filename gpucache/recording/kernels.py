@@ -115,7 +115,6 @@ class Kernels:
 
 
 def united(some: Iterable[Kernels]) -> Kernels:
-    """The kernels of several recordings."""
     some = tuple(some)
     kernels = {digest: one for each in some for digest, one in each.kernels.items()}
     return Kernels(kernels, tuple(dict.fromkeys(pair for each in some for pair in each.unrecorded)))
@@ -189,7 +188,6 @@ def wanted_targets(kernels: Iterable[RecordedKernel], targets: Iterable[str]) ->
 
 
 def recorded_kernels(found: Kernels) -> list[RecordedProgram]:
-    """The kernels of a recording as they are shown."""
     return [
         RecordedProgram(
             recorded=digest,

@@ -48,12 +48,9 @@ class RecordingFolder:
     recording: Recording
     damage: tuple[PassedOver, ...] = ()
     blobs: frozenset[str] = frozenset()
-    """The sources and headers that exist."""
     kernels: Kernels = field(default_factory=Kernels)
-    """The kernels of Triton."""
 
     def has_sources(self, build: RecordedBuild) -> bool:
-        """Whether all files of a build exist."""
         return self.blobs.issuperset(build.blobs())
 
     def content(self, digest: str) -> bytes:

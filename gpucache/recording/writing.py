@@ -62,7 +62,6 @@ class Tree:
         """The directories that contain a file, in search order."""
 
     def place(self, path: str) -> str:
-        """The path of a file or directory below the tree."""
         path = _normal(path)
         number, root = next(pair for pair in enumerate(self.roots) if _is_below(path, pair[1]))
         return posixpath.normpath(f"{number}/{os.path.relpath(path, root)}")
@@ -182,12 +181,10 @@ class Writer:
 
     @property
     def builds(self) -> int:
-        """How many builds this process wrote, each once."""
         return len(self._written)
 
     @property
     def failed(self) -> int:
-        """How many of these did not compile."""
         return sum(seen.failed for seen in self._written.values())
 
     def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> str:

@@ -33,7 +33,6 @@ MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS, _HEX = 64, set("0123456789abcdef")
 _TOGETHER = 64
-"""How many entries are read together at most."""
 _TRIES = 5
 """How often the listing is repeated if catalogues were merged meanwhile."""
 _MOST_UNPROVEN_BYTES = 256 << 20
@@ -42,7 +41,6 @@ _INDEX_BYTES = 1 << 20
 _MOST_PLACES = 16
 """How many directories are listed by themselves before all of them are."""
 _MANY = 32
-"""How many catalogues are merged into one."""
 _BLOBS = "blobs/"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
 _STRANGE = "its name is none that gpucache gives, so it is left alone; remove it if it is not needed"
@@ -194,7 +192,6 @@ class _Reading:
         self.marked: frozenset[str] = frozenset()
         self.findings: list[Unsound] = []
         self.listed: list[Unsound] = []
-        """Findings of the last listing."""
 
     def read(self) -> bool:
         """Read the new ones; whether that is all, as nothing was removed since it was listed."""
@@ -220,7 +217,6 @@ class _Reading:
         return not gone or self._tries == _TRIES
 
     def believes(self, one: Signed) -> bool:
-        """Whether a record counts."""
         return one.is_believed(self._trusted)
 
     def _parse(self, name: str, data: bytes) -> None:

@@ -55,7 +55,6 @@ _AWS_KEYS = {
 
 class _Kind(NamedTuple):
     store: str
-    """The class of ``obstore.store``."""
     endpoints: tuple[str, ...]
     """Variables that name the server, the first that is set counts."""
     credentials: tuple[str, ...]

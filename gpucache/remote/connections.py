@@ -73,7 +73,6 @@ class Request(NamedTuple):
 
     @property
     def server(self) -> tuple[str, str]:
-        """The scheme, and the host with its port."""
         url = urlsplit(self.url)
         return url.scheme, url.netloc
 
@@ -119,11 +118,9 @@ class _Deadline:
         self._limits, self._begun, self._moved = limits, time.monotonic(), 0
 
     def left(self) -> float:
-        """The seconds until then, at least 0."""
         return max(self._begun + self._limits.for_bytes(self._moved) - time.monotonic(), 0)
 
     def moved(self, size_bytes: int) -> None:
-        """Note that so many more bytes were sent or received."""
         self._moved += size_bytes
 
     def guard(self, connection: _Connection) -> Event:

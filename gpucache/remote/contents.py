@@ -89,7 +89,6 @@ class Contents:
         self._removed.add(identity(one))
 
     def discard(self, names: Iterable[str]) -> None:
-        """Note that objects go."""
         self._unsound |= set(names)
 
     def finish(self) -> str:
@@ -151,16 +150,13 @@ class StoredCache(Cache):
         self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
-        """The store's URL."""
         return Location(self.name, self._contents.store.url, "the URL", enabled=True, role=STORE)
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - a catalogue has no more
-        """Every entry that the catalogues name."""
         return (_entry(one, self._contents.keeping) for one in self._own())
 
     @property
     def pins(self) -> Iterator[Pin]:
-        """The pins that its entries have."""
         entries = list(self.scan())
         for name in sorted({one.pinned for one in entries} - {""}):
             sizes = [one.size_bytes for one in entries if one.pinned == name]
@@ -171,7 +167,6 @@ class StoredCache(Cache):
         return tuple(self._failed)
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """The description in the record."""
         one = _signed(entry)
         facts = tuple(KeyField(*pair) for pair in one.record.facts)
         files = tuple((file.name, f"{file.size_bytes} bytes, {file.sha256}") for file in one.record.files)
@@ -204,7 +199,6 @@ class StoredCache(Cache):
                 yield self._told(name, FindingKind.LEFTOVER, detail)
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
-        """Note that an entry goes."""
         if not self._contents.store.writes:
             return Kept(f"{self._contents.store.url} can only be read; evict at the place it serves")
         self._contents.drop(_signed(entry))

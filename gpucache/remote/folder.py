@@ -113,7 +113,6 @@ class FolderObjects:
             raise self._failed("written", error) from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlink."""
         try:
             for name in map(require_removable, names):
                 with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
@@ -259,7 +258,6 @@ def _synced(one: tuple[str, _Steps, BinaryIO | bool, int]) -> tuple[str, _Steps]
 
 
 def _files(folder: Folder, prefix: str) -> Iterator[Listed]:
-    """The files below a directory of a store."""
     for one in sorted(islice(folder.entries(), MOST_OBJECTS + 1), key=lambda one: one.name):
         with suppress(FileNotFoundError):  # somebody removes it
             if one.is_dir(follow_symlinks=False):

@@ -23,7 +23,6 @@ _DIGITS = 32
 _MOST_BYTES = 256 << 20
 """The bytes of pins, and then of the newest uses, that are read."""
 _KEPT_NS = 400 * 24 * 3600 * 10**9
-"""How long uses are kept."""
 
 
 class Keeping(NamedTuple):

@@ -17,13 +17,11 @@ from gpucache.errors import RemoteError, UsageError
 from gpucache.units import printable
 
 AT_ONCE = 16
-"""How many objects are moved at the same time."""
 IN_FLIGHT_BYTES = 256 << 20
 """How many bytes of objects may be sent at the same time, unless one object alone is larger."""
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
 MOST_OBJECTS = 2_000_000
-"""How many objects a store may list."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _REMOVABLE = re.compile(
@@ -136,7 +134,6 @@ class Limits(NamedTuple):
     request_s: float = 60.0
     """One request, and a second more for each MiB that it moves."""
     retries: int = 3
-    """How often a request is repeated at most."""
     shared: bool = False
     """Whether other users may read a new store in a directory."""
 
@@ -166,12 +163,10 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
 
 
 def is_folder(store: Objects) -> bool:
-    """Whether a store is a directory."""
     return "://" not in store.url
 
 
 def missing(libraries: str, url: str) -> UsageError:
-    """The error for a URL whose libraries are not installed."""
     return UsageError(f"{public(url)} needs other libraries; install them with: pip install {libraries}")
 
 

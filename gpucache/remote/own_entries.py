@@ -34,7 +34,6 @@ def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
 
 
 def file_of(made: Signed) -> File:
-    """An entry's object as a file of a root."""
     toolchain = " ".join(value for _, value in made.record.facts[:2])
     return File(made.record.files[0].name, len(made.line), f"{OWN} {made.record.target} {toolchain}".strip())
 

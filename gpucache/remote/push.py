@@ -36,7 +36,6 @@ from gpucache.remote.signing import SigningKey, TrustedKeys
 Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
-"""After how many entries a catalogue is written."""
 _ANEW_S = 300.0
 """For how long a push that goes on relies on what it read of the store."""
 _LOST = "the store is removing it, or lost it meanwhile; push it again"
@@ -137,7 +136,6 @@ class _Sending:
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
         self.wrote = False
-        """Whether a catalogue was written."""
 
     def go_by(self, catalogue: Catalogue) -> None:
         """Rely on this for what the store has; no entry may be under way."""
@@ -161,7 +159,6 @@ class _Sending:
         yield from self.drain()
 
     def drain(self) -> Iterator[Outcome]:
-        """The outcomes so far, once."""
         told, self._outcomes = self._outcomes, []
         yield from told
 
@@ -271,7 +268,6 @@ class _Sending:
             self._waiting[name] = [one._replace(record=made) for one in self._waiting[name]]
 
     def arrived(self, name: str, *, created: bool) -> None:
-        """Note that an object is in the store."""
         self._files.pop(name, None)
         self.files.by_name.pop(name, None)
         if created:
@@ -297,7 +293,6 @@ class _Sending:
                 yield Pushed(sent.entry, PushResult.FAILED, _LOST)
 
     def outcome(self, sent: _Sent, result: PushResult, sent_bytes: int) -> Pushed:
-        """The outcome of an entry."""
         return Pushed(sent.entry, result, sent_bytes=sent_bytes, tells=sent.tells)
 
     def _is_there(self, record: Record) -> bool:
@@ -308,7 +303,6 @@ class _Sending:
         )
 
     def believes(self, one: Signed) -> bool:
-        """Whether a record counts."""
         return one.is_believed(self._believed)
 
 

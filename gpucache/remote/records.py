@@ -61,7 +61,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def size_bytes(self) -> int:
-        """The size of all files."""
         return sum(one.size_bytes for one in self.files)
 
     @property
@@ -81,7 +80,6 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def line(self) -> bytes:
-        """Its line, with the newline."""
         return _encode(self) + b"\n"
 
     def is_believed(self, trusted: TrustedKeys) -> bool:
@@ -118,7 +116,6 @@ def record_of(entry: PortableEntry) -> Record:
 
 
 def signed(record: Record, key: SigningKey) -> Signed:
-    """A record with a signature."""
     return Signed(record, key.public.id, key.sign(_SIGNED_AS + _encode(record)))
 
 

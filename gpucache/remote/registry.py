@@ -54,7 +54,6 @@ LAYER_BYTES = 32 << 20
 _PACK_LAYERS = 16
 _PACK_OBJECTS = 10_000
 _AT_ONCE = 4
-"""How many layers are moved at the same time."""
 _GAP_BYTES = 256 << 10
 """Objects that are not further apart are requested together."""
 _MOST_JSON_BYTES = 4 << 20
@@ -112,13 +111,11 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
     offset: _Count
     size: _Count
     head: _Count = 0
-    """The bytes of the first part, if there are two."""
     gap: _Count = 0
     """The bytes between them."""
 
     @property
     def end(self) -> int:
-        """Where its last byte ends."""
         return self.offset + self.size + self.gap
 
 
@@ -157,7 +154,6 @@ class _Pack(NamedTuple):
 
     @property
     def layers_size(self) -> int:
-        """The bytes of all layers."""
         return sum(one.size for one in self.layers)
 
     @property
@@ -183,7 +179,6 @@ class _Layer:
         self.about: Counter[str] = Counter()
 
     def add(self, name: str, data: bytes, file: File) -> None:
-        """Add an object."""
         if file.about:
             self.about[file.about] += 1
         if not file.head:
@@ -238,7 +233,6 @@ class RegistryObjects:
         self._found: dict[str, tuple[_Pack, _Place]] = {}
 
     def listed(self, prefix: str) -> Iterator[Listed]:
-        """The objects of all packs."""
         self._refresh()
         for name, (pack, place) in sorted(self._found.items()):
             if name.startswith(prefix):
@@ -358,7 +352,6 @@ class RegistryObjects:
             self._index_packs()
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _refresh(self) -> list[_Pack]:

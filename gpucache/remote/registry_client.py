@@ -91,7 +91,6 @@ class RegistryClient:
         return RemoteError(f"{self._url} cannot be used ({told}); check that it is an OCI registry")
 
     def close(self) -> None:
-        """Close the connections."""
         self._connections.close()
 
     def _logged_in(self, request: Request) -> Reply:

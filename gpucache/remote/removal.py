@@ -51,7 +51,6 @@ def read_marks(store: Objects) -> dict[str, Mark]:
 
 
 def marked(marks: Mapping[str, Mark]) -> frozenset[str]:
-    """All objects of some marks."""
     return frozenset().union(*(one.names for one in marks.values()))
 
 

@@ -48,7 +48,6 @@ class PublicKey(NamedTuple):
     """A key whose signatures can be checked."""
 
     name: str
-    """Its name for people."""
     raw: bytes
 
     @property
@@ -58,7 +57,6 @@ class PublicKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its line."""
         return f"{self.name}:{b64encode(self.raw).decode()}"
 
 
@@ -69,7 +67,6 @@ class SigningKey(NamedTuple):
     secret: "Ed25519PrivateKey"
 
     def sign(self, data: bytes) -> str:
-        """The signature of some bytes, in base64."""
         signature = self.secret.sign(data)
         _note_verified(self.public, signature, data)
         return b64encode(signature).decode()

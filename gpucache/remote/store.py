@@ -44,7 +44,6 @@ MADE = 'made the key {}, which signs the entries that are sent; other users set 
 """The sentence on a key that was made for a store in a directory."""
 
 Fetched = tuple[Entry, bytes]
-"""An entry, and the bytes of its file."""
 
 
 class _Opened(NamedTuple):
@@ -72,7 +71,6 @@ class _Budget:
             return self.left_s()
 
     def left_s(self) -> float:
-        """The seconds that are left while waiting."""
         return self.limit_s - (self.waited_s + time.monotonic() - self._began - self.saved_s)
 
     def end(self, saved_s: float) -> bool:
@@ -191,7 +189,6 @@ class RemoteStore:
                 self._say_left(len(self._waiting) + 1)
 
     def warn(self, sentence: str) -> None:
-        """Give a sentence to the user, once."""
         self._say(sentence, sentence)
 
     def _open(self) -> _Opened:
@@ -314,7 +311,6 @@ class RemoteStores:
     def __init__(
         self, settings: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
     ) -> None:
-        """As for one store."""
         urls = (settings.url, *settings.others)
         each = settings._replace(timeout_s=settings.timeout_s / (1 if settings.patient else len(urls)))
         self._stores = [
@@ -331,7 +327,6 @@ class RemoteStores:
 
     @property
     def writes(self) -> bool:
-        """Whether the first takes the builds of this machine."""
         return self._first.writes
 
     @property

@@ -30,11 +30,9 @@ class WebObjects:
         self._connections = Connections(self.url, limits, "http")
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-        """One GET for each object."""
         return in_parallel(lambda name: (name, self._read(name, limit_bytes)), names)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
         self._connections.close()
 
     def _only_read(self, *_: object, **__: object) -> NoReturn:

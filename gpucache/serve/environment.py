@@ -37,9 +37,7 @@ class Libraries:
 
     def __init__(self, layer: str = "", audit: str = "", left_out: str = "") -> None:
         self.layer = layer
-        """Asked by the OpenCL loader."""
         self.audit = audit
-        """Asked by the dynamic linker, for NVRTC."""
         self.left_out = left_out
         """The same where a user wants none."""
 

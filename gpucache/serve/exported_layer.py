@@ -30,7 +30,6 @@ _NEEDED = {
     "cuda": ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS if name == "nvrtc")),
     "hip": ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS if name != "nvrtc")),
 }
-"""The libraries that serve the programs of a backend."""
 _LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
 """The variables by which programs come to load a library."""
 # Docker takes a line as it is, and systemd and shells read signs in it; ':' ends a path in a list.
@@ -66,7 +65,6 @@ class Layer:
                 f"others may write to {folder}, so no program would trust it; run chmod go-w on it"
             )
         self.exists = bool(names)
-        """Whether there is a layer already."""
         self.stores = Stores(user=DirectoryStore(self.folder, writable=True, shared=True))
 
     @contextmanager

@@ -152,7 +152,6 @@ def keep_missed(stores: Stores, missed: Iterable[MissedRequest], devices: Sequen
 
 
 def _facts(device: Device) -> tuple[str, ...]:
-    """The fields of a device in a question."""
     now = dict(device.toolchain.fields) if device.toolchain else {}
     return next(iter(device.files), ""), *(now.get(label, "") for label in LABELS)
 

@@ -94,7 +94,6 @@ class Answered:
     title: str
     kind: Kind
     question: tuple[bytes, ...]
-    """The fields of the request."""
     answer: tuple[bytes, ...]
     """The fields of a hit, those empty that are in entries."""
     conditions: tuple[Condition, ...]
@@ -124,12 +123,10 @@ def is_compared(kind: Kind, field: int) -> bool:
 
 
 def source_field(kind: Kind) -> int:
-    """The place of the source in a question."""
     return _NVRTC_SOURCE if kind is Kind.COMPILE else SOURCE
 
 
 def row_of(answered: Answered) -> Row:
-    """An answered question as it is kept."""
     kind = answered.kind
     question = [field if is_compared(kind, at) else b"" for at, field in enumerate(answered.question)]
     for hole in answered.holes:
@@ -200,7 +197,6 @@ def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
 
 
 def encode(rows: Sequence[Row]) -> bytes:
-    """The bytes of a question's file."""
     begin = _HEADER.size + len(rows) * _ROW.size
     size = begin + sum(len(row.record) for row in rows)
     parts = [_HEADER.pack(_MAGIC, _VERSION, len(rows), size)]

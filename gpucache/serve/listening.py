@@ -131,7 +131,6 @@ class Listening:
         return os.path.join(os.path.dirname(path), _NOTES)  # noqa: PTH120
 
     def _place(self) -> str:
-        """Where the socket of this run goes."""
         for parent in filter(None, (os.environ.get("TMPDIR", ""), *PLACES)):
             folder = scratch("run", os.path.abspath(parent))  # noqa: PTH100
             try:

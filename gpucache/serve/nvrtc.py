@@ -65,7 +65,6 @@ class Call:
     rtc: Library
 
     files_seen: str
-    """Which files its thread sees."""
     environ: Mapping[str, str]
     library: Path
     version: tuple[int, int]
@@ -80,7 +79,6 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The name of the source."""
         return self.file_name.given
 
     @property

@@ -18,8 +18,7 @@ from typing import TypeVar
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.opencl import BACKEND
-from gpucache.backends.opencl.logs import program_log
-from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
+from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads, program_log
 from gpucache.engine.prepare import UNNAMED, Prepared, prepare, program_name
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError, OptionError
@@ -48,10 +47,8 @@ _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKer
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
 _SIZES_CAP = 256
-"""The most local sizes that are remembered of a program."""
 _DIMENSIONS = 3
 _PARTS_CAP = 1 << 14
-"""The most parts whose names are remembered."""
 _COMPILING_CAP = 1 << 10
 """The most parts that are being compiled, whose sources may be large."""
 _UNSEEN = (
@@ -66,7 +63,6 @@ class Asked:
     """A build as a command asks for it, without our additions or PyOpenCL's."""
 
     files_seen: str
-    """Which files its thread sees."""
     cwd: str
     environ: Mapping[str, str]
     options: str
@@ -75,7 +71,6 @@ class Asked:
     parts: tuple[str, ...] = ()
     """The marks of the programs that a link puts together, in their order; empty for all else."""
     name: str = ""
-    """The program's name, for people."""
     language: Language = Language.OPENCL_C
     constants: tuple[str, ...] = ()
     """The options that set the specialization constants of a module."""
@@ -534,7 +529,6 @@ class _Result:
 
 
 def _reaching(one: Build[Asked], prepared: Prepared) -> tuple[tuple[str, str], ...]:
-    """The variables that reach the compiler of a program."""
     return BACKEND.environment(prepared.compilation.inputs.toolchain, one.asked.environ)
 
 

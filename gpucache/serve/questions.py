@@ -31,7 +31,6 @@ from gpucache.serve.wire import Fields, Kind
 
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30
-"""The most questions of a command that are kept."""
 
 
 class Questions:
@@ -48,7 +47,6 @@ class Questions:
         self._asked: dict[tuple[Kind, Question], Asked] = {}
         self._bytes = 0
         self.too_many = False
-        """Whether there were more questions than are kept."""
 
     def heard(self, handlers: Handlers) -> Handlers:
         """The same handlers, with the questions that come to them kept."""

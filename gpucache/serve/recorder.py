@@ -46,17 +46,14 @@ class Recorder:
 
     @property
     def builds(self) -> int:
-        """How many were written, each once."""
         return self._writer.builds
 
     @property
     def failed(self) -> int:
-        """How many of these did not compile."""
         return self._writer.failed
 
     @property
     def handlers(self) -> Handlers:
-        """The handler of each kind of request."""
         handlers = {Kind.LAUNCHED: self._launched, Kind.OTHER: self._other, Kind.LOADED: self._loaded}
         handlers[Kind.PART] = self._part
         for compiler in self._compilers:

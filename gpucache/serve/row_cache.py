@@ -38,11 +38,9 @@ class RowCache(Cache):
         self._store = own.store
 
     def location(self) -> Location:
-        """That of the root."""
         return self._own.location()
 
     def of(self, keys: Container[str]) -> Iterator[CacheEntry]:
-        """The rows that answer with entries of some keys."""
         for _, data in self._store.rows.all():
             for row in rows_of(data) or ():
                 bare = travelling(row)

@@ -28,9 +28,7 @@ from gpucache.serve.wire import WITH_VIEW, Fields, Frame, Kind, WireError, encod
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE, Kind.PART, Kind.LINK)
 _REFUSED_CAP = 16
-"""The most refused processes that are reported."""
 _NOTES_CAP = 1 << 16
-"""The most notes that are kept in memory."""
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
@@ -111,7 +109,6 @@ class Later(Generic[S]):
 
     @property
     def handlers(self) -> Handlers:
-        """The handler of each kind of request."""
         return {kind: self._announced if kind in _LOADED else self._asked(kind) for kind in self._kinds}
 
     def finish(self) -> Sequence[Intercepted]:
@@ -197,7 +194,6 @@ class _Server:
         """Locked by the thread that does the work after a reply, so that questions wait for one at most."""
 
     def drain(self) -> None:
-        """Wait for the work that was begun."""
         end_s = time.monotonic() + drain_s()
         with self._lock:
             begun = tuple(self._answering)
@@ -219,7 +215,6 @@ class _Server:
                 self.begin(connection)
 
     def begin(self, connection: socket.socket) -> None:
-        """Serve a connection in a separate thread."""
         thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
         with self._lock:
             self._answering.add(thread)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
-"""The fields of a request."""
 Part = Hit | NoEntry
 """The result of the lookup for one device, or for one kind of artifact."""
 
@@ -71,7 +70,6 @@ class Compiler(ABC, Generic[A]):
     doubted: ClassVar[Kind]
     """The kinds of a question, of the build's result, and of a program that sees other files."""
     refusals: ClassVar[tuple[int, ...]]
-    """The codes by which it refuses a program."""
     first_payload: ClassVar[int]
     """The place of the first payload in an answer; every second field after it is another one."""
     tells_all: ClassVar[bool]
@@ -126,7 +124,6 @@ class Compiler(ABC, Generic[A]):
     def fields(
         self, stores: Stores, asked: A, prepared: Sequence[Prepared], hits: Sequence[Hit]
     ) -> tuple[bytes, ...]:
-        """The fields of an answer."""
         return tuple(self.answer(asked, hits, logs_of(stores, asked, prepared, hits)))
 
 
@@ -142,7 +139,6 @@ def logs_of(stores: Stores, asked: Asked, prepared: Sequence[Prepared], hits: Se
 
 
 def targets_of(prepared: Sequence[Prepared]) -> str:
-    """The targets of a build, for people."""
     return ", ".join(dict.fromkeys(str(one.request.target) for one in prepared))
 
 
@@ -164,7 +160,6 @@ class Build(Generic[A]):
     changed: str | None = None
     """Which of its headers had changed when it ended; None if none had."""
     held: ExitStack = field(default_factory=ExitStack)
-    """The locks of its keys."""
     view: bytes = b""
     """What its program must see, as it is sent with a reply."""
     doubt: str = ""
@@ -175,7 +170,6 @@ class Build(Generic[A]):
     """The local sizes that its kernels were launched with."""
     ended: bool = False
     settling: bool = False
-    """Whether its result is still being stored."""
 
     @property
     def late(self) -> bool:
@@ -214,7 +208,6 @@ class Session(ABC, Generic[A]):
 
     @property
     def handlers(self) -> Handlers:
-        """The handler of each kind of request."""
         compiler = self.compiler
         return {compiler.ask: self._ask, compiler.told: self._told, compiler.doubted: self._doubted}
 
@@ -336,7 +329,6 @@ class Session(ABC, Generic[A]):
         return HEARD
 
     def passed(self, one: Build[A], _error: GpucacheError) -> Reply:
-        """Leave a build to its compiler."""
         self.say(miss_line(one.outcome))
         return Reply(Kind.PASS, (self._begin(one),))
 
@@ -355,7 +347,6 @@ class Session(ABC, Generic[A]):
         return held
 
     def explain(self, one: Build[A], prepared: Prepared, found: Part) -> Miss:
-        """Why a part is not there."""
         from gpucache.answers.lookup import Verdict
         from gpucache.engine.explain import explain
 
@@ -429,7 +420,6 @@ class Session(ABC, Generic[A]):
 
     @cached_property
     def rows(self) -> "Rows":
-        """The index of the user's root."""
         from gpucache.serve.answering import Rows
 
         return Rows(self.stores, self._since_ns)
@@ -501,7 +491,6 @@ class Session(ABC, Generic[A]):
         return next(filter(None, changes), None)
 
     def done(self, outcome: Intercepted) -> None:
-        """Keep the outcome of a build."""
         with self._lock:
             self._done.append(outcome)
 

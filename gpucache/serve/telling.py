@@ -36,7 +36,6 @@ def is_required(environ: Mapping[str, str]) -> bool:
 
 
 def hit_line(outcome: Intercepted, hit: Hit) -> str:
-    """A build that was served."""
     return f"hit {_named(outcome)}: {hit.key.short} in {hit.store}"
 
 

@@ -16,11 +16,9 @@ from gpucache.units import format_size
 
 VERSION = 1
 FRAME_BYTES_CAP = 256 << 20
-"""The most bytes that may follow the first length."""
 LARGEST = format_size(FRAME_BYTES_CAP)
 TOO_LARGE = f"it exists, but is larger than the {LARGEST} that a command can take at once"
 FIELD_CAP = 1 << 16
-"""The most fields of a frame."""
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<HH")
 _DIGITS_CAP = 19
@@ -105,7 +103,6 @@ class Fields:
         self._left = iter(fields)
 
     def take(self) -> bytes:
-        """The next field."""
         for field in self._left:
             return field
         raise WireError("a frame has too few fields")
@@ -128,7 +125,6 @@ class Fields:
         return number
 
     def rest(self) -> tuple[bytes, ...]:
-        """All that is left."""
         return tuple(self._left)
 
     def end(self) -> None:
@@ -145,12 +141,10 @@ def variables(data: bytes) -> Mapping[str, str]:
 
 
 def number(value: int) -> bytes:
-    """A number as fields have it."""
     return b"%d" % value
 
 
 def fits(fields: Sequence[bytes]) -> bool:
-    """Whether a frame may have these fields."""
     return len(fields) <= FIELD_CAP and _size(fields) <= FRAME_BYTES_CAP
 
 

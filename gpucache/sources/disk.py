@@ -123,7 +123,6 @@ class Disk:
         return found
 
     def real(self, path: bytes) -> bytes:
-        """A path without links."""
         found = os.path.realpath(path)
         self._note("real", path, os.fsdecode(found))
         self._watch_way(os.path.join(path, b""))

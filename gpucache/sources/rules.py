@@ -13,9 +13,7 @@ class Place(StrEnum):
     MAIN_CWD = "main cwd"
     """The current directory, for includes written in the main source only."""
     CWD = "cwd"
-    """The current directory."""
     DIRS = "dirs"
-    """The include directories, in order."""
     SYSTEM = "system"
     """The compiler's own directories, in order."""
 
@@ -69,13 +67,10 @@ class Wanted(NamedTuple):
     source: bytes
     rule: SearchRule
     include_dirs: Sequence[str] = ()
-    """In search order."""
     cwd: str | None = None
     """The compiler's current directory; None if it runs in an empty one: relative names resolve nowhere."""
     forced: Sequence[str] = ()
-    """The names of ``-include`` options."""
     definitions: Sequence[str] = ()
-    """The values of ``-D`` options."""
     named_headers: Sequence[str] = ()
     """Paths of headers that macros may name: with any, includes through macros count as covered."""
     name_them: str = "name the headers in headers = [...]"

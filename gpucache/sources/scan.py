@@ -56,7 +56,6 @@ class Hint(Flag):
 
     NOTHING = 0
     ASSEMBLY = 1
-    """Inline assembly."""
     READS = 2
     """An assembler's directive that reads a file, that makes others, or the first piece of one."""
     STRINGS = 4

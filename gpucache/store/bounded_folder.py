@@ -19,7 +19,6 @@ from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import open_trusted
 
 UNPACKED_BYTES_CAP = 32 << 20
-"""A larger memo is not kept."""
 _SELDOM = 2
 _CHECKSUM_BYTES = 16
 _FASTEST = 1
@@ -87,7 +86,6 @@ class BoundedFolder:
         return []
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
             folder.unlink(name + self._suffix)
 
@@ -142,7 +140,6 @@ class Memos(BoundedFolder):
         return data if unpacking.eof else None
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep data under a name."""
         if len(data) <= UNPACKED_BYTES_CAP:
             packed = zlib.compress(data, _FASTEST)
             self.put(name, xxhash.xxh3_128_digest(packed) + packed)

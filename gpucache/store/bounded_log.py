@@ -60,7 +60,6 @@ class BoundedLog:
         return made
 
     def tail(self, count: int) -> list[Record]:
-        """The last records, newest first."""
         return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
 
     def records(self, limit_bytes: int | None = None, beginning: bytes = b"") -> list[Record]:

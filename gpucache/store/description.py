@@ -20,7 +20,6 @@ _T = TypeVar("_T")
 
 
 def encode_head(head: EntryHead) -> bytes:
-    """The canonical JSON of a head."""
     values = head._asdict()
     failures = [[str(one.line), one.message, one.function, one.file] for one in head.failures]
     return _canonical(values | {"lowered_names": dict(head.lowered_names), "failures": failures})

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from gpucache.answers.evict import Kept
 
 _ANSWERS = 1 << 13
-"""How many answers of each kind a snapshot keeps."""
 _SAMPLED_S = 1.0
 _PUTS = 64
 """After how many files from elsewhere leftovers are looked for."""
@@ -346,11 +345,9 @@ class DirectoryStore(EntryReader):
         self._memos.remember(name, data)
 
     def journal_tail(self, count: int) -> list[dict[str, object]]:
-        """The last lines of the journal, newest first."""
         return self._journal.tail(count)
 
     def journal_records(self) -> list[dict[str, object]]:
-        """Every line of the journal, oldest first."""
         return self._journal.records()
 
     def _take(

@@ -22,7 +22,6 @@ from gpucache.store.root_folder import UNUSABLE, RootFolder
 EVENT_CAP = 256
 """The maximum number of events that a history returns: the newest."""
 FILE_CAP = 64 << 10
-"""The maximum bytes of a program's log."""
 FIRST_CAP = 64 << 10
 """The size from which on further programs have their own logs: a small cache has one file, not hundreds."""
 REMOVED_CAP = 128 << 10
@@ -62,7 +61,6 @@ class History:
             self._bound()
 
     def events(self, program: str) -> list[Event]:
-        """The newest events, oldest first."""
         name = b'{"program":%s,' % json.dumps(program).encode("ascii")
         records = [*self._first().records(beginning=name), *self._log(program).records()]
         events = (_event(record, program) for record in records if record.get("program") == program)

@@ -6,12 +6,37 @@ Knows bytes, files and history; must not know GPUs, compilers or terminals.
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.model import BuildRequest, CacheKey, EntryHead, Problem
-from gpucache.store.answers import REMOTE as REMOTE
-from gpucache.store.answers import Absent as Absent
-from gpucache.store.answers import Damaged as Damaged
-from gpucache.store.answers import Found as Found
+from gpucache.model import BuildRequest, CacheKey, EntryHead, FindingKind, Problem
 from gpucache.store.layout import ENTRY_SUFFIX
+
+REMOTE = "remote"
+"""The word for the root of an entry that came from a store on another machine."""
+
+
+class Found(NamedTuple):
+    """A sound entry: header and payload checksums match, and the key is the requested one."""
+
+    key: CacheKey
+    head: EntryHead
+    payload: bytes
+    root: Path
+    log: str = ""
+    """The compiler's log, of an entry that may be in no root."""
+
+
+class Absent(NamedTuple):
+    """The entry does not exist; ``reason`` is set if it could not be read, as with an unreadable root."""
+
+    reason: str | None = None
+
+
+class Damaged(NamedTuple):
+    """The entry exists and is not sound; ``quarantined`` says whether it was moved out of the way."""
+
+    damage: FindingKind
+    detail: str
+    quarantined: bool
+
 
 Share = tuple[int, int]
 """The number of a share of the entries, from 0, and the number of shares."""
@@ -44,7 +69,6 @@ class ScannedEntry(NamedTuple):
 
     @property
     def key(self) -> CacheKey:
-        """The key in its name."""
         return CacheKey(self.name.removesuffix(ENTRY_SUFFIX))
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from gpucache.model import CacheKey, Entry
-from gpucache.store.answers import Absent, Found
+from gpucache.store.interface import Absent, Found
 
 ENTRY_OVERHEAD_BYTES = 1024
 """Added to the payload's size, so that tiny entries are also bounded."""
@@ -40,7 +40,6 @@ class MemoryStore:
             return found
 
     def all(self) -> list[Found]:
-        """Every entry, the least recently used first."""
         with self._lock:
             return [*self._found.values()]
 

@@ -50,16 +50,13 @@ class Missed:
         return Noted.NEW if self._folder.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
 
     def all(self) -> list[MissedRequest]:
-        """Every readable request, oldest first."""
         found = (_decode(name, data) for name, data in self._folder.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
     def count(self) -> int:
-        """The number of requests, readable or not."""
         return len(self._folder.names())
 
     def forget(self, key: CacheKey) -> None:
-        """Remove the request of a key."""
         self._folder.remove(key.hex)
 
 

@@ -16,8 +16,8 @@ from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, FindingKind
 from gpucache.store import layout
-from gpucache.store.answers import Absent, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
+from gpucache.store.interface import Absent, Damaged, Found
 from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
@@ -36,7 +36,6 @@ class EntryReader(ABC):
 
     @property
     def root(self) -> Path:
-        """The directory of the cache."""
         return self._root.path
 
     @property
@@ -127,7 +126,6 @@ class HitStore(_Whole):
 
     @cached_property
     def whole(self) -> "DirectoryStore":
-        """The complete store."""
         from gpucache.store.directory import DirectoryStore
 
         return DirectoryStore(self.root, writable=self._writable, shared=self._root.shared)

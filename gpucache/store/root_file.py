@@ -63,7 +63,6 @@ class Member(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The name in the tar file."""
         return "/".join((*self.place, self.name))
 
     @property

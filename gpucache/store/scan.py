@@ -280,7 +280,6 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
 
 
 def items(root: RootFolder) -> Iterator[_Item]:
-    """All our files next to the entries."""
     for place in layout.BESIDE:
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for found in folder.entries():

@@ -52,7 +52,6 @@ def refused_root(path: Path) -> RefusedRoot | None:
 
 
 def _read_one(folder: Folder) -> None:
-    """Open one entry as a lookup does."""
     for found in folder.entries():
         if found.name.endswith(layout.ENTRY_SUFFIX):
             with open_trusted(folder, found.name):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.backends.opencl.logs import program_log
+from gpucache.backends.opencl.options import program_log
 from tests.children import run_python
 from tests.pocl import need_pocl
 

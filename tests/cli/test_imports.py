@@ -32,7 +32,7 @@ OF_OURS = tuple(
         "probe.ask",
         "sources",
         "store",
-        "caches.pocl.format",
+        "caches.pocl",
     )
 )
 # To show our own cache through a pipe, nothing is needed that builds, explains, draws or knows other systems;
@@ -136,7 +136,7 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
     assert (code, modules & formats) == (0, set())
     (tmp_path / "home/.cache/pocl/kcache").mkdir(parents=True)
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
-    assert (code, modules & formats) == (0, {"gpucache.caches.pocl.format"})
+    assert (code, modules & formats) == (0, {"gpucache.caches.pocl"})
 
 
 def test_the_way_in_imports_nothing() -> None:

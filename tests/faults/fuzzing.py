@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
-from gpucache.caches.futhark import file as futhark_explaining
+from gpucache.caches.futhark import format as futhark_explaining
 from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import entries

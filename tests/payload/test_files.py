@@ -4,7 +4,7 @@ import pytest
 
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
-from gpucache.payload.files import binary, pack, unpack
+from gpucache.payload.containers import binary, pack, unpack
 
 _PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale() { ret; }\n"
 _FILES = {"scale.source": b"text", "scale.ptx": _PTX, "scale.json": b"{}", "empty": b""}

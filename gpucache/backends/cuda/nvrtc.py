@@ -168,7 +168,6 @@ def search(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[li
 
 
 def require_target(target: Target) -> None:
-    """Raise TargetError unless NVRTC builds for the target."""
     match = re.fullmatch(_TARGET, target.name)
     major, minor = version()
     numbers = architectures()

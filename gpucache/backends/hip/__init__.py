@@ -26,7 +26,6 @@ class HIPBackend:
     caches = ()
 
     def artifact_kind(self, target: Target) -> ArtifactKind:  # noqa: ARG002 - the same for all
-        """A code object."""
         return ArtifactKind.CODE_OBJECT
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
@@ -42,7 +41,6 @@ class HIPBackend:
         return options.VARIABLES.among(environ)
 
     def devices(self) -> list[Device]:
-        """Every architecture that hipRTC builds for."""
         from gpucache.backends.hip import hiprtc
 
         return hiprtc.probe()

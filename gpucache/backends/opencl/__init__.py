@@ -38,7 +38,6 @@ class OpenCLBackend:
         return options.reaching(toolchain, environ)
 
     def devices(self) -> list[Device]:
-        """Every OpenCL device of this machine."""
         from gpucache.backends.opencl import platforms
 
         return platforms.probe()

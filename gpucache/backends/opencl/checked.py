@@ -36,11 +36,9 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         return self.knowing(super().__getattr__(name))
 
     def all_kernels(self) -> list[Any]:
-        """Every kernel of the program."""
         return [self.knowing(kernel) for kernel in super().all_kernels()]
 
     def knowing(self, kernel: Any) -> Any:
-        """A kernel that records where it was created."""
         name = kernel.function_name
         kernel.gpucache = _Origin(self.checked, name, kernel.num_args, self.checked.needs_sizes(name))
         return kernel

@@ -22,8 +22,7 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.opencl.logs import program_log
-from gpucache.backends.opencl.options import command_line
+from gpucache.backends.opencl.options import command_line, program_log
 from gpucache.backends.options import refused
 from gpucache.errors import CompileError
 from gpucache.host.environment import variable

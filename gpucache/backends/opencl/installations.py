@@ -130,7 +130,6 @@ def library_of(handle: int) -> Path | None:
 
 
 def installation_of(platform: int) -> Installation:
-    """The files behind a ``cl_platform_id``, given as an address."""
     library = library_of(platform)
     if library is None:
         return Installation(())

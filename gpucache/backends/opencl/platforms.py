@@ -137,13 +137,11 @@ def _toolchain(handle: Any) -> Toolchain:
 
 
 def installation(handle: Any) -> Installation:
-    """The files of a device's compiler."""
     return installation_of(handle.platform.int_ptr)
 
 
 @cache
 def installations() -> tuple[Installation, ...]:
-    """The files of every platform's compiler."""
     return tuple(installation_of(platform.int_ptr) for platform in _platforms())
 
 

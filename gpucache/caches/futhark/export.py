@@ -14,9 +14,7 @@ from pathlib import Path
 
 from gpucache.answers.export import Exported, Source
 from gpucache.caches.exports import Argument, ExportForm, ExportRequest, Option
-from gpucache.caches.futhark import file
-from gpucache.caches.futhark.file import key_of, native_signed, read_log
-from gpucache.caches.futhark.format import is_cache_file
+from gpucache.caches.futhark.format import encode, is_cache_file, key_of, native_signed, read_log, stored_form
 from gpucache.errors import CacheUnusableError, OptionError, TargetError, UsageError
 from gpucache.folders import Folder
 from gpucache.host import os_errors
@@ -180,7 +178,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
     Raises FormatError for a key without 32 bytes, and CacheUnusableError if the file cannot be
     written, or exists and is not a cache file; then no part of it is left.
     """
-    data = file.encode(key, file.stored_form(payload))
+    data = encode(key, stored_form(payload))
     try:
         with Folder.at(path.parent) as folder:
             mode, partial = _mode_of(folder, path), f".futhark-{secrets.token_hex(8)}.gpucache-tmp"

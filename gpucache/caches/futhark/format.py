@@ -1,15 +1,40 @@
 """Futhark's cache files: one per program, at the place that ``--cache-file`` names when it is started.
 
 A location that is a file is that one entry; a directory has every cache file directly in it, recognised by
-its first bytes, among people's other files. The file, its key and the reasons of a miss are
-``file``'s. Must not know compilers or devices.
+its first bytes, among people's other files. Must not know compilers or devices.
+
+====== ===== =================================================================
+offset bytes content
+====== ===== =================================================================
+0      8     magic ``FUTHARK\0``
+8      8     int64: size of the whole file, 48 + payload
+16     32    key, eight uint32
+48     n     payload, to the end of the file
+====== ===== =================================================================
+
+Numbers are in the order of the host, which is little-endian wherever Futhark runs on a GPU. There is no
+checksum. CUDA stores PTX text without the final NUL, HIP what its compiler returned, OpenCL the binary of
+the one device. CUDA and HIP compile again where the driver refuses the payload; OpenCL does where the binary
+is refused as such, but stops where the build of it fails.
+
+The key is an adapted djb2 of each input, all of them XOR-ed. An input is hashed byte by byte as
+``x = 33*x + c`` from 5381 on, and ``x`` is XOR-ed into word ``place mod 8`` of eight 32-bit words. It starts
+anew for every input: the order of inputs does not matter, and an input given twice cancels. ``c`` is a C
+``char``, so bytes from 0x80 on count differently where ``char`` has no sign. CUDA and HIP add each build
+option by itself and the source, OpenCL one string of all options and the source. A program's output with
+``-L`` names its options and its file. Source: Futhark, rts/c/cache.h (``cache_hash``, ``cache_store``,
+``cache_restore``), rts/c/gpu_prototypes.h and rts/c/backends/{cuda,hip,opencl}.h.
 """
 
 import os
+import platform
 import re
 import stat
-from collections.abc import Iterator
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -20,20 +45,229 @@ from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.files import Files, Frame, Rule, Span
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock
-from gpucache.caches.futhark import file
-from gpucache.caches.futhark.file import COMPARED_BYTES, FutharkBuild, LogReading
+from gpucache.caches.format import Clock, once
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
 from gpucache.caches.systems import FutharkPlaces, folder_of_file
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_size, printable
 
+KEY_BYTES = 32
+COMPARED_BYTES = 8
+"""The part that Futhark compares: the number of words is passed to memcmp as the number of bytes."""
+MAGIC = b"FUTHARK\0"
+HEADER_BYTES = 48
+PARTIAL = r"\.futhark-[0-9a-f]{16}\.gpucache-tmp"
+SOURCE, ENDING = ".fut", ".cache"
+"""Common endings of sources' and cache files' names, as in Futhark's documentation."""
+_START = 5381
+_WORD = 0xFFFF_FFFF
+_UNSIGNED = tuple(range(256))
+_SIGNED = tuple(byte - 256 * (byte > 127) for byte in range(256))
+_UNSIGNED_MACHINES = ("aarch64", "arm", "ppc64", "riscv", "s390")
+_LAYOUT = struct.Struct(f"<8sq{KEY_BYTES}s")
+_BACKENDS = {
+    PayloadKind.PTX: "cuda",
+    PayloadKind.CUBIN: "cuda",
+    PayloadKind.FATBIN: "cuda",
+    PayloadKind.LTOIR: "cuda",
+    PayloadKind.AMDGPU: "hip",
+    PayloadKind.OFFLOAD_BUNDLE: "hip",
+    PayloadKind.UNKNOWN: "",
+}
+
+
+def contribution(data: bytes, *, signed: bool = True) -> int:
+    """The effect of one input on the key: a number of 256 bits, whose little-endian bytes are the key's."""
+    steps, x = _SIGNED if signed else _UNSIGNED, _START
+    words = [0] * 8
+    for at, byte in enumerate(data):
+        x = (33 * x + steps[byte]) & _WORD
+        words[at & 7] ^= x
+    return sum(word << 32 * index for index, word in enumerate(words))
+
+
+def total(inputs: Iterable[bytes], *, signed: bool = True) -> int:
+    added = 0
+    for one in inputs:
+        added ^= contribution(one, signed=signed)
+    return added
+
+
+def to_bytes(number: int) -> bytes:
+    return number.to_bytes(KEY_BYTES, "little")
+
+
+def key_of(options: Iterable[str | bytes], source: bytes, signed: bool = True) -> bytes:
+    """The 32 key bytes of a program: its options one by one (OpenCL: one joined string) and its source.
+
+    ``source`` is the output of ``--dump-cuda``, ``--dump-opencl`` or ``--dump-hip``; ``signed`` says
+    whether ``char`` has a sign where the program runs.
+    """
+    given = (one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape") for one in options)
+    return to_bytes(total((*given, source), signed=signed))
+
+
+def native_signed() -> bool:
+    """Whether ``char`` is signed on this machine: not on AArch64 Linux, but on x86-64."""
+    return not (sys.platform == "linux" and platform.machine().lower().startswith(_UNSIGNED_MACHINES))
+
+
+def encode(key: bytes, payload: bytes) -> bytes:
+    """A whole cache file; raises FormatError for a key without 32 bytes."""
+    if len(key) != KEY_BYTES:
+        raise FormatError(f"a Futhark key has {KEY_BYTES} bytes and this one has {len(key)}")
+    return _LAYOUT.pack(MAGIC, HEADER_BYTES + len(payload), key) + payload
+
+
+def target_of(payload: PayloadInfo) -> str:
+    """A payload's target, such as ``cuda:compute_80``, ``hip:gfx90a`` or ``opencl``; empty if unknown.
+
+    PTX counts as CUDA's, although NVIDIA's OpenCL returns it too.
+    """
+    backend = _BACKENDS.get(payload.kind, "opencl")
+    return f"{backend}:{payload.architecture}" if payload.architecture else backend
+
+
+def stored_form(payload: bytes) -> bytes:
+    """A payload as Futhark stores it: PTX without the NUL that NVRTC appends."""
+    ptx = payload.endswith(b"\0") and describe(payload).kind is PayloadKind.PTX
+    return payload.rstrip(b"\0") if ptx else payload
+
+
+def program_of(name: str) -> str:
+    """The program that a cache file is named after: ``foo.fut`` of ``foo.fut.cache``."""
+    return PurePath(name).stem or name
+
+
+def source_of(name: str) -> str | None:
+    """The source next to which ``futhark bench --cache-extension`` left the file; None for other names.
+
+    Source: Futhark, src/Futhark/Test.hs (``determineCache``).
+    """
+    program = program_of(name)
+    return program if program != name and program.endswith(SOURCE) and program != SOURCE else None
+
+
+BACKENDS = ("cuda", "hip", "opencl")
+FIELDS: Mapping[str, str] = {
+    "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
+    "log": "the program's stderr with -L: gives its options, its backend and its file",
+    "option": "a build option, repeated in the program's order, if there is no log",
+    "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
+}
+OPTION_LIMIT = 100_000
+_OPENCL_ONLY = b"-cl-fp32-correctly-rounded-divide-sqrt"
+
+# A program's output with -L. Any bytes are read; a log of several starts counts for its last one.
+
+
+_LISTS = {b"NVRTC compile options:": "cuda", b"HIPRTC build options:": "hip"}
+_JOINED = b"OpenCL compiler options: "
+_ASKING = re.compile(rb"Restoring cache from from (.*?)(?:\.\.\.)?", re.DOTALL)
+_NOT_STORED = re.compile(rb"Failed to cache (?:PTX|compiled code|binary): (.*)", re.DOTALL)
+_STOPPED = b"Compilation of OpenCL program failed"
+
+
+@dataclass(slots=True)
+class LogReading:
+    """The facts of a log's last start."""
+
+    backend: str = ""
+    options: tuple[bytes, ...] | None = None
+    """None if the log has no list of options; one joined string for OpenCL."""
+    asked_for: bytes = b""
+    stopped: bool = False
+    """Whether the platform refused a restored binary, after which Futhark ends."""
+    store_error: bytes = b""
+
+    def take(self, line: bytes) -> None:
+        """A line about the file; lines about others are ignored."""
+        if match := _ASKING.fullmatch(line):
+            self.asked_for = match[1]
+        elif match := _NOT_STORED.fullmatch(line):
+            self.store_error = match[1]
+        elif self.asked_for and _STOPPED in line:
+            self.stopped = True
+
+
+def read_log(log: bytes) -> LogReading:
+    """The facts of a log. Raises nothing, for any bytes."""
+    reading = LogReading()
+    listed: list[bytes] | None = None
+    for line in (one.removesuffix(b"\r") for one in log.split(b"\n")):
+        if listed is not None and line.startswith(b"\t") and len(listed) < OPTION_LIMIT:
+            listed.append(line[1:])
+            continue
+        if listed is not None:
+            reading.options, listed = tuple(listed), None
+        if line in _LISTS:
+            reading, listed = LogReading(_LISTS[line]), []
+        elif line.startswith(_JOINED):
+            reading = LogReading("opencl", (line.removeprefix(_JOINED),))
+        else:
+            reading.take(line)
+    if listed is not None:
+        reading.options = tuple(listed)
+    return reading
+
+
+# The question.
+
+
+@dataclass(frozen=True, slots=True)
+class FutharkBuild:
+    """A program as it is built now."""
+
+    source: bytes
+    options: tuple[bytes, ...]
+    """In order; for OpenCL the parts of its one string between its spaces."""
+    backend: str
+    """Empty if the question and its log do not say."""
+    log: LogReading | None = None
+
+    def of(self, backend: str) -> "FutharkBuild":
+        options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
+        return replace(self, backend=backend, options=tuple(options))
+
+    @property
+    def total(self) -> int:
+        joined = (b" ".join(self.options),) if self.backend == "opencl" else self.options
+        return total((*joined, self.source), signed=native_signed())
+
+    @property
+    def words(self) -> str:
+        size = format_size(len(self.source))
+        return f"{self.backend} source of {size} with {len(self.options)} options".strip()
+
+
+def read_question(wanted: Wanted) -> FutharkBuild:
+    """The question; raises UsageError for a field that is missing or has an unusable value."""
+    source, log = once(wanted, "source"), once(wanted, "log")
+    if source is None:
+        raise UsageError("the field 'source' is missing; run the program with --dump-cuda FILE and give FILE")
+    reading = None if log is None else read_log(log)
+    options = wanted.get("option") or (reading.options if reading else None)
+    if options is None:
+        raise UsageError(
+            "the build options are missing; give 'log', the program's stderr with -L (which lists them), "
+            "or each as 'option'"
+        )
+    named = once(wanted, "backend")
+    if named is not None and named.decode("utf-8", "replace") not in BACKENDS:
+        raise UsageError(
+            f"the field 'backend' cannot be {printable(named)!r}; give one of {', '.join(BACKENDS)}"
+        )
+    backend = named.decode() if named else reading.backend if reading else ""
+    if not backend and any(_OPENCL_ONLY in option for option in options):
+        backend = "opencl"
+    return FutharkBuild(source, options, "", reading).of(backend)
+
+
 LARGEST_BYTES = 256 << 20
-"""Larger files have only their header checked."""
 SCANNED_BYTES = 4 << 20
 """The part of a file that a scan reads: enough to recognise nearly every payload."""
 _NAMES_LOOKED_AT = 2000
@@ -49,7 +283,7 @@ _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 _FILE = Frame(
     ".+", ":8 size:u64 :32 payload:rest", RECOMPILED,
     (
-        Rule(FindingKind.CORRUPT, lambda one: one.part(Span(0, 8)) != file.MAGIC,
+        Rule(FindingKind.CORRUPT, lambda one: one.part(Span(0, 8)) != MAGIC,
              "does not begin like a Futhark cache file", "a program that is given it writes over it"),
         Rule(FindingKind.TRUNCATED, lambda one: one.size_bytes < one.numbers["size"] < 1 << 63,
              "has fewer bytes than it says"),
@@ -62,8 +296,8 @@ _FILE = Frame(
 class Futhark(FutharkPlaces, FilesFormat):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave at a given place."""
 
-    layout = Layout((), left=[Left(file.PARTIAL)])
-    wanted = file.FIELDS
+    layout = Layout((), left=[Left(PARTIAL)])
+    wanted = FIELDS
     frames = (_FILE,)
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
@@ -100,28 +334,28 @@ class Futhark(FutharkPlaces, FilesFormat):
                 with suppress(FileNotFoundError):
                     status = folder.lstat(name)
                     start = _start(folder, name)
-                    own = start.startswith(file.MAGIC) and len(start) == file.HEADER_BYTES
-                    key = start[-file.KEY_BYTES :].hex() if own else name
+                    own = start.startswith(MAGIC) and len(start) == HEADER_BYTES
+                    key = start[-KEY_BYTES:].hex() if own else name
                     if key.startswith(prefix):
                         yield Files(self.root, (), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        yield from (one for one in super().beside() if re.fullmatch(file.PARTIAL, Path(one.entry).name))
+        yield from (one for one in super().beside() if re.fullmatch(PARTIAL, Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
         """A file that was named is an entry, whichever program made it; only Futhark's own is removed."""
         with suppress(OSError, FormatError):
-            return "" if item.part(item.names[0], 0, len(file.MAGIC)) == file.MAGIC else _FOREIGN
+            return "" if item.part(item.names[0], 0, len(MAGIC)) == MAGIC else _FOREIGN
         return _FOREIGN
 
     def look(self, item: Files) -> CacheEntry:
         name = item.names[0]
         start, damage = item.part(name, 0, SCANNED_BYTES), next(self.judged(item, name), None)
-        own = start.startswith(file.MAGIC) and len(start) >= file.HEADER_BYTES
-        told = describe(start[file.HEADER_BYTES :])
+        own = start.startswith(MAGIC) and len(start) >= HEADER_BYTES
+        told = describe(start[HEADER_BYTES:])
         return self.entry(item)._replace(
-            program=file.program_of(name),
-            target=file.target_of(told) if own else "",
+            program=program_of(name),
+            target=target_of(told) if own else "",
             artifact_kind=told.kind.value if own else "",
             fields=(("key", item.key),) if own else (),
             damage=damage,
@@ -132,7 +366,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         wrong = next(self.judged(now, name), None) or next(self._payload_problem(now), None)
         if wrong is not None:
             yield wrong
-        source = file.source_of(name)
+        source = source_of(name)
         if source is not None and not os.path.lexists(item.folder / source):
             yield Problem(
                 FindingKind.ORPHAN,
@@ -160,7 +394,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             yield f"it is larger than {format_size(LARGEST_BYTES)}: its content was not checked"
 
     def payload(self, item: Files) -> bytes:
-        return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
+        return item.read(item.names[0], LARGEST_BYTES)[HEADER_BYTES:]
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         if not entry.fields:
@@ -169,7 +403,7 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """One answer for each file; of several files for the one that the log names, if it names one."""
-        question = file.read_question(wanted)
+        question = read_question(wanted)
         log, items = question.log or LogReading(), list[Files]()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             items = list(self.items(""))
@@ -201,7 +435,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             question = question.of((look.target.partition(":")[0] if look else "") or "cuda")
         if look is None and wrong:
             return Verdict.OPAQUE_KEY, f"{wrong.detail}, so its key is not known", (), question.words
-        expected, found = file.to_bytes(question.total).hex(), item.key
+        expected, found = to_bytes(question.total).hex(), item.key
         damage = look.damage if look else None
         changed = () if damage or found == expected else (Difference("key", found, expected),)
         if damage:
@@ -226,13 +460,13 @@ class Futhark(FutharkPlaces, FilesFormat):
         return (*told, changed, question.words)
 
     def is_left(self, start: bytes) -> bool:
-        return start.startswith(file.MAGIC) or file.MAGIC.startswith(start)
+        return start.startswith(MAGIC) or MAGIC.startswith(start)
 
 
 def is_cache_file(folder: Folder, name: str) -> bool:
     """Whether a name is a regular file that begins with the magic. Raises nothing."""
     try:
-        return _start(folder, name).startswith(file.MAGIC)
+        return _start(folder, name).startswith(MAGIC)
     except OSError:
         return False
 
@@ -240,7 +474,7 @@ def is_cache_file(folder: Folder, name: str) -> bool:
 def _start(folder: Folder, name: str) -> bytes:
     """The header of a regular file; nothing if it is not one or not readable."""
     try:
-        return files.read_part(folder, name, 0, file.HEADER_BYTES)
+        return files.read_part(folder, name, 0, HEADER_BYTES)
     except (FormatError, PermissionError):
         return b""
 
@@ -250,10 +484,10 @@ def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
 
     An empty one is recognised by its name: ``foo.fut.cache``, or the ending of another one there.
     """
-    endings, empty = {file.ENDING}, []
+    endings, empty = {ENDING}, []
     for found in islice(folder.entries(), most):
         if (
-            re.fullmatch(file.PARTIAL, found.name)
+            re.fullmatch(PARTIAL, found.name)
             or is_copy(found.name)
             or not found.is_file(follow_symlinks=False)
         ):
@@ -261,7 +495,7 @@ def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
         if is_cache_file(folder, found.name):
             endings.add(PurePath(found.name).suffix)
             yield found.name
-        elif file.source_of(found.name):
+        elif source_of(found.name):
             with suppress(FileNotFoundError):
                 empty += [found.name] if not folder.lstat(found.name).st_size else []
     yield from (name for name in empty if PurePath(name).suffix in endings)

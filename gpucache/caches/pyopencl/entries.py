@@ -46,7 +46,6 @@ PARTS = (SOURCE, BINARY, INFO)
 LARGEST_SOURCE_BYTES = 64 << 20
 LARGEST_BINARY_BYTES = 1 << 30
 CHECKED_BINARY_BYTES = 256 << 20
-"""The largest file that is inspected."""
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
 NO_SOURCE = Problem(
     FindingKind.ORPHAN,
@@ -350,7 +349,6 @@ def served(problem: Problem) -> bool:
 
 
 def notes(inner: Folder) -> Iterator[str]:
-    """The parts of an entry that could not be checked."""
     if _is_large(inner):
         yield f"its binary is larger than {format_size(CHECKED_BINARY_BYTES)} and was not inspected"
     with suppress(OSError, FormatError):

@@ -151,7 +151,6 @@ class PyOpenclBuild:
         differences: tuple[Difference, ...] = (),
         key: str = "",
     ) -> Reach:
-        """A result."""
         given = f" with {' '.join(self.options)}" if self.options else ""
         words = f"source of {format_size(len(self.source))}{given}{f' for {device.name}' if device else ''}"
         return Reach(locations.NAME, words, verdict, detail, differences, key)

@@ -23,7 +23,6 @@ SWITCH = "PYOPENCL_NO_CACHE"
 KEY = "[0-9a-f]{32}"
 _PREFIX = "pyopencl-compiler-cache-v2-py"
 ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
-"""A pattern of the names of Pythons' directories."""
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
 _NAMES_LOOKED_AT = 2000
 _NONE = "no variable moves PyOpenCL's cache on this system; PYOPENCL_NO_CACHE=1 turns it off"
@@ -32,7 +31,6 @@ _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 def is_key(name: str) -> bool:
-    """Whether a name is an entry's."""
     return re.fullmatch(KEY, name) is not None
 
 
@@ -47,12 +45,10 @@ def python_of(name: str) -> str:
 
 
 def own_folder() -> str:
-    """The name of the directory that this Python's programs use."""
     return _PREFIX + ".".join(map(str, sys.version_info))
 
 
 def own_python() -> str:
-    """The version of this Python."""
     return python_of(own_folder())
 
 

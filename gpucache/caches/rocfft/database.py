@@ -167,13 +167,11 @@ class KernelRow:
     generator_sum: Value
     timestamp: Value
     types: tuple[str, ...]
-    """The storage classes of the six columns."""
     lengths: tuple[int, ...]
     """The bytes of name, architecture, sum and code, as far as they were read."""
 
     @property
     def code_bytes(self) -> int:
-        """The size of the kernel."""
         return self.lengths[3]
 
     @property
@@ -194,7 +192,6 @@ class KernelRow:
 
     @property
     def primary(self) -> tuple[Value, Value, Value, Value]:
-        """The four values that rocFFT looks a kernel up by."""
         return self.kernel_name, self.arch, self.hip_version, self.generator_sum
 
     @property
@@ -217,7 +214,6 @@ class KernelRow:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The primary key as people read it."""
         version, total = self.hip_version, self.generator_sum
         return {
             "kernel_name": text(self.kernel_name),

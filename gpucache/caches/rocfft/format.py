@@ -61,17 +61,14 @@ class StoredKernel:
 
     @property
     def key(self) -> str:
-        """The row's key."""
         return self.row.key
 
     @property
     def used_ns(self) -> int:
-        """When it was stored, as rocFFT notes no use."""
         return self.written_ns
 
     @property
     def size_bytes(self) -> int:
-        """The row's size as rocFFT's own trimming counts it."""
         return self.row.size_bytes
 
 

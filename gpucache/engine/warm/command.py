@@ -97,7 +97,6 @@ class Clues:
 
 
 def is_far_more(cpu_ns: int, others_ns: Sequence[int]) -> bool:
-    """Whether a run used more CPU time than noise explains."""
     return bool(others_ns) and cpu_ns > _MORE * max(others_ns) + _LEAST_NS
 
 

@@ -56,9 +56,7 @@ class _Batch:
     triple: tuple[object, ...]
     left: list[RecordedKernel]
     begun: bool = False
-    """Whether the first of them is being compiled."""
     answered: bool = False
-    """Whether its present worker has answered for any."""
 
 
 @dataclass(slots=True)

@@ -29,8 +29,7 @@ from gpucache.model import (
     Target,
     Toolchain,
 )
-from gpucache.store.answers import REMOTE
-from gpucache.store.interface import MissedRequest
+from gpucache.store.interface import REMOTE, MissedRequest
 
 if TYPE_CHECKING:
     from gpucache.recording.builds import RecordedBuild
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 Backends = Mapping[str, Backend]
 Named = tuple[str, str, str]
-"""An item by program, target and variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,6 @@ class WarmItem:
 
     @property
     def name(self) -> Named:
-        """The item's name, unique in a run."""
         return self.program, self.target, self.variant
 
     def is_of(self, part: int, parts: int) -> bool:
@@ -84,7 +81,6 @@ class WarmItem:
         return self.outcome(WarmResult.MISSING, prepared, **facts)
 
     def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:
-        """The outcome of an item that has an entry already."""
         return self.outcome(
             WarmResult.HIT,
             key=str(hit.key),
@@ -250,7 +246,6 @@ def recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device
 
 
 def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
-    """A recorded build for a device."""
     build = one.build
     if device.target is None or device.toolchain is None or not device.available:
         return WarmItem(build.program, build.target, build.short, skipped=device.detail)

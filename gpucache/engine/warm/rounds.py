@@ -73,7 +73,6 @@ def round_here(
     bounds: Bounds,
     running: Callable[[Sequence[Named]], None],
 ) -> Iterator[tuple[WarmItem, Prepared, Answer]]:
-    """The answers of workers on this machine."""
     bounds = replace(bounds, watched=True, queued=True)
     # A compiler that builds late gets the local sizes from a variable that PoCL reads only once in a process,
     # so each of its programs needs its own process.

@@ -138,7 +138,6 @@ class Warming:
     open_stores: "Callable[[Settings], Stores]"
     backends: Backends
     say: Callable[..., object]
-    """Writes sentences for people apart from the outcomes."""
     progress: Callable[[Progress], None]
     cluster: "Cluster | None" = None
     """Whose workers build; None for workers of this run on this machine."""
@@ -463,7 +462,6 @@ def as_kept(stores: Stores, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
 def forget_built(
     store: "DirectoryStore", missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]
 ) -> None:
-    """Remove the missed requests that have an entry now."""
     there = {
         (outcome.program, outcome.target, outcome.variant)
         for outcome in outcomes

@@ -48,7 +48,6 @@ def memory_share(jobs: int) -> int | None:
 
 
 def cores(proc: Path = PROC, groups: Path = GROUPS) -> int:
-    """How many cores this process may use."""
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for group in _groups("cpu", proc, groups):
         old = (*_numbers(group / "cpu.cfs_quota_us"), *_numbers(group / "cpu.cfs_period_us"))

@@ -45,12 +45,9 @@ J = TypeVar("J")
 
 _ANSWER_CAP = 5 << 30
 _KEPT_CAP = 256 << 20
-"""How many bytes of parts a process keeps."""
 _IDLE_S = 15.0
-"""How long a process without a job stays."""
 _POLL_S = 0.1
 _LOOK_S = 1.0
-"""How often an engine is asked who is there."""
 _CONNECT_S = 10.0
 _RETURN_S = 30.0
 """How long jobs wait when no worker can do them any more: lost ones may be started again."""
@@ -121,7 +118,6 @@ class Cluster:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody has come or gone for a while."""
         return not self._looking and time.monotonic() - self._changed_s > _RETURN_S
 
     def notice(self) -> None:
@@ -156,12 +152,10 @@ class Cluster:
                 self._profiles[data] = profile
 
     def cancel(self, worker: str, future: Any) -> None:
-        """Have a worker stop what it is at."""
         with suppress(Exception):  # an engine that is gone
             self.engine.cancel(worker, future)
 
     def refuse(self, worker: str, why: str) -> None:
-        """Give a worker nothing any more."""
         self._refused[worker] = why
         self._of.pop(worker, None)
 
@@ -284,7 +278,6 @@ class _Deal(Generic[J]):
         """The digests of the parts that each worker received."""
 
     def has_work(self) -> bool:
-        """Whether an item waits, or is worked on."""
         return bool(self._waiting or self._given)
 
     def running(self) -> list[J]:

@@ -221,7 +221,6 @@ class Bounds:
     timeout_s: float = 300.0
     memory_bytes: int | None = None
     fresh: bool = False
-    """A new process for every item."""
     queued: bool = False
     """Whether workers wait for a turn among all workers of this user on this host."""
     watched: bool = False
@@ -274,7 +273,6 @@ def run_isolated(
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    """A temporary directory for the workers, removed afterwards."""
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("workers"))
@@ -320,11 +318,9 @@ class _Pool(Generic[J, R]):
         """Why the last worker that was started did not begin; empty after one that answered."""
 
     def has_work(self) -> bool:
-        """Whether an item waits, or is worked on."""
         return bool(self._items) or any(worker.at is not None for worker in self._workers.values())
 
     def running(self) -> list[J]:
-        """The items that are worked on."""
         return [worker.at[0] for worker in self._workers.values() if worker.at is not None]
 
     def start_workers(self, place: Path) -> None:
@@ -377,7 +373,6 @@ class _Pool(Generic[J, R]):
                 yield worker.at[0], Died(f"it did not end within {limit_s:g} s", limit_s)
 
     def end(self) -> None:
-        """End every worker and every process that it started."""
         for own in list(self._workers):
             self._end(own)
 

@@ -45,18 +45,15 @@ class Stated:
 
     @staticmethod
     def is_active() -> bool:
-        """Always."""
         return True
 
     def get_current_target(self) -> Any:
-        """The target that is compiled for."""
         return self.target
 
     def get_current_device(self) -> int:
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:  # noqa: ARG002
-        """The architecture of CUDA in two numbers."""
         major, minor = divmod(self.target.arch, 10) if isinstance(self.target.arch, int) else (0, 0)
         return major, minor
 
@@ -66,7 +63,6 @@ class Stated:
         return self
 
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:  # noqa: ARG002
-        """What modules ask for when they choose tile sizes."""
         shared = {80: 166912, 86: 101376, 89: 101376, 120: 101376}.get(self.target.arch, 232448)
         shared = shared if self.target.backend == "cuda" else 65536
         return {

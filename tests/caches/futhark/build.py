@@ -8,7 +8,7 @@ from gpucache.answers.entries import CacheEntry, Location
 from gpucache.answers.why import Reach
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.futhark.file import key_of
+from gpucache.caches.futhark.format import key_of
 from gpucache.caches.registry import of_others
 
 SYSTEM = of_others("futhark")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Served
-from gpucache.caches.futhark.file import key_of, native_signed
+from gpucache.caches.futhark.format import key_of, native_signed
 from gpucache.errors import UsageError
 from tests.caches.futhark.build import (
     OPENCL_OPTIONS,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.answers.entries import FindingKind
-from gpucache.caches.futhark.file import encode, stored_form, target_of
+from gpucache.caches.futhark.format import encode, stored_form, target_of
 from gpucache.errors import FormatError
 from gpucache.payload import describe
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.file import (
+from gpucache.caches.futhark.format import (
     contribution,
     key_of,
     native_signed,

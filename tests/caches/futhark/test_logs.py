@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.file import read_log
+from gpucache.caches.futhark.format import read_log
 from tests.caches.futhark.build import OPENCL_OPTIONS, OPTIONS, cuda_log
 
 _ASKING = b"Restoring cache from from my.cache..."

@@ -7,7 +7,7 @@ import pytest
 
 from gpucache.answers.verify import Checked
 from gpucache.caches.futhark.export import cuda_options, write_file
-from gpucache.caches.futhark.file import key_of
+from gpucache.caches.futhark.format import key_of
 from tests.caches.futhark.build import SOURCE, asked, only_entry, open_cache
 
 nvrtc: Any = pytest.importorskip("cuda.bindings.nvrtc")

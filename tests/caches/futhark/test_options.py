@@ -3,7 +3,7 @@
 import pytest
 
 from gpucache.caches.futhark.export import cuda_architecture, cuda_options
-from gpucache.caches.futhark.file import key_of
+from gpucache.caches.futhark.format import key_of
 from gpucache.errors import OptionError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucache.answers.entries import Location
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.pocl.format import letters_of
+from gpucache.caches.pocl import letters_of
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
 from tests.payload.build import bitcode, library

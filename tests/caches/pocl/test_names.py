@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.pocl import format as entry
+from gpucache.caches import pocl as entry
 from tests.caches.pocl import build
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.evict import Kept
-from gpucache.caches.pocl.format import Pocl
+from gpucache.caches.pocl import Pocl
 from gpucache.folders import Folder
 from tests.caches.pocl import build
 

@@ -10,7 +10,7 @@ from gpucache.answers.entries import CacheEntry, Location
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.caches.sycl.format import murmur64a
+from gpucache.caches.sycl import murmur64a
 from gpucache.payload import spirv as spirv_of
 from tests.caches.opened import Environs
 

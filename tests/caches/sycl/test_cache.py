@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.caches.sycl.format import murmur64a
+from gpucache.caches.sycl import murmur64a
 from gpucache.engine.staleness import UNUSED_NS, Origins
 from gpucache.errors import FormatError
 from tests.caches.sycl.build import (

@@ -65,7 +65,6 @@ _TEMPORARY = (
 PoCL leaves an empty one), ``tempdir_XXXXXX``, ``_UNCACHED_XXXXXX`` for programs built while the cache
 is off; and entries that are being removed."""
 _LEFT = "leftovers"
-"""The name of the finding about all leftovers."""
 _MOVED = ("program", "log", "accessed", "binary", "device")
 _TRUSTED = ("program", "kernel", "variant", "binary", "device")
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
@@ -102,7 +101,6 @@ def key_of(pair: str, rest: str) -> str:
 
 
 def letters_of(digest: bytes) -> str:
-    """A digest as PoCL writes it."""
     return "".join(chr(half + ord("A")) for byte in digest for half in (byte & 15, byte >> 4))
 
 
@@ -113,7 +111,6 @@ class Variant(NamedTuple):
     local_size: str
     """Such as ``64x1x1``; empty for the generic one, which takes every local size."""
     words: str
-    """The launches it is for."""
 
 
 def variant_of(kernel: str, name: str) -> Variant | None:
@@ -173,7 +170,6 @@ class ProgramFolder:
     roles: Mapping[str, Sequence[str]]
     module: Module | None = None
     broken: Problem | None = None
-    """Why its program cannot be parsed."""
 
     @classmethod
     def of(cls, item: Files) -> "ProgramFolder":
@@ -213,7 +209,6 @@ class ProgramFolder:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The variants that kernels were compiled for."""
         places = (one.split("/") for one in (*self.roles["binary"], *self.roles["device"]))
         found = (variant_of(*one[:2]) for one in places if len(one) == 3)
         return tuple(dict.fromkeys(variant for variant in found if variant))
@@ -254,7 +249,6 @@ class ProgramFolder:
         return "" if self.files.complete else "its directory has too many files to check; remove it yourself"
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        """The known facts about its inputs, by label."""
         yield from (("kernel", kernel) for kernel in self.kernels[:_SHOWN])
         for variant in self.variants[:_SHOWN]:
             yield "work-group variant", f"{printable(short(variant.kernel))} {variant.words}"
@@ -265,7 +259,6 @@ class ProgramFolder:
         return self.files.read(name, _READ_BYTES)
 
     def is_large(self, name: str) -> bool:
-        """Whether a file is too large to be read."""
         return self.files.seen[name].st_size > _READ_BYTES
 
     # Problems.

@@ -39,7 +39,7 @@ from gpucache.caches.format import Field, HeldError, TextsAlike
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.sycl.locations import FOLDER, ImageBounds, SyclPlaces
+from gpucache.caches.systems import SYCL_FOLDER, ImageBounds, SyclPlaces
 from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe, spirv
@@ -250,7 +250,7 @@ class Sycl(SyclPlaces, FilesFormat):
     @classmethod
     def whose(cls, path: Path) -> Whose:
         found = cls.layout.whose(path)
-        return Whose.OWN if path.name == FOLDER and not any(path.iterdir()) else found
+        return Whose.OWN if path.name == SYCL_FOLDER and not any(path.iterdir()) else found
 
     # Entries.
 

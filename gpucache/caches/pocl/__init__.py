@@ -1,1 +1,0 @@
-"""PoCL's kernel cache: see ``format``."""
