@@ -7,7 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from gpucache.backends.opencl.checked import CheckedProgram
+from gpucache.backends.opencl.checked import CheckedKernel, CheckedProgram
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
 from gpucache.library.joined_sources import Part
@@ -58,5 +58,5 @@ class Batch(AnyBatch[Any, Any]):
 
     def kernel_of(self, program: Any, name: str) -> Any:
         """A new ``pyopencl.Kernel``, whose arguments no other thread sets."""
-        kernel = cl.Kernel(program, name)
-        return program.knowing(kernel) if isinstance(program, CheckedProgram) else kernel
+        kind = CheckedKernel if isinstance(program, CheckedProgram) else cl.Kernel
+        return kind(program, name)

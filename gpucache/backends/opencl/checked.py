@@ -5,7 +5,6 @@ built.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,7 @@ from gpucache.checks.failures import NO_FAILURE, RECORD_BYTES, Checked, Launches
 from gpucache.model import Checks
 
 _HIDDEN = 2  # the record and the state, before the kernel's own arguments
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    checked: Checked
-    name: str
-    num_args: int
-    needs_sizes: bool
+_PACKED = frozenset(np.dtype(sign).type for sign in "bBhHiIlLfd")
 
 
 class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has no types
@@ -33,15 +25,42 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         super().__init__(program._get_prg())
 
     def __getattr__(self, name: str) -> Any:
-        return self.knowing(super().__getattr__(name))
+        return CheckedKernel(self, super().__getattr__(name).function_name)
 
     def all_kernels(self) -> list[Any]:
-        return [self.knowing(kernel) for kernel in super().all_kernels()]
+        return [CheckedKernel(self, kernel.function_name) for kernel in super().all_kernels()]
 
-    def knowing(self, kernel: Any) -> Any:
-        name = kernel.function_name
-        kernel.gpucache = _Origin(self.checked, name, kernel.num_args, self.checked.needs_sizes(name))
-        return kernel
+
+class CheckedKernel(cl.Kernel):  # type: ignore[misc]
+    """A kernel of such a program, with types for its arguments unless its user sets them.
+
+    PyOpenCL needs 5 us and more for each number whose type it does not know.
+    """
+
+    def __init__(self, program: CheckedProgram, name: str) -> None:
+        super().__init__(program, name)
+        self.checked, self.name, self.takes = program.checked, name, self.num_args
+        self.needs_sizes = self.checked.needs_sizes(name)
+        self._seen: list[type] | None = []
+        self._types: list[Any] = []
+
+    def set_arg_types(self, arg_types: Sequence[Any]) -> None:
+        """As ``pyopencl.Kernel.set_arg_types``; the first two are those of the hidden arguments."""
+        self._seen = None
+        super().set_arg_types(arg_types)
+
+    set_scalar_arg_dtypes = set_arg_types
+
+    def meet(self, args: Sequence[Any]) -> None:
+        """Take the types of its own arguments from those of the next launch."""
+        seen = [type(arg) for arg in args]
+        if self._seen is None or seen == self._seen:
+            return
+        self._seen = seen
+        types = [None, np.int32, *(one if one in _PACKED else None for one in seen)]
+        if types != self._types:
+            self._types = types
+            super().set_arg_types(types)
 
 
 class CheckedQueue:
@@ -87,9 +106,9 @@ class CheckedQueue:
         """
         if not isinstance(kernel, cl.Kernel):
             raise TypeError(f"kernel must be a pyopencl.Kernel, such as program.name, not {kernel!r}")
-        origin = getattr(kernel, "gpucache", None)
-        if origin is None or origin.num_args == len(args):
-            if origin is None and kernel.num_args == len(args) + _HIDDEN:
+        known = kernel if isinstance(kernel, CheckedKernel) else None
+        if known is None or known.takes == len(args):
+            if known is None and kernel.num_args == len(args) + _HIDDEN:
                 raise TypeError(
                     f"the kernel {kernel.function_name} has checks, but its program is unknown; take it "
                     "from the result of build_program, as program.name"
@@ -97,19 +116,20 @@ class CheckedQueue:
             if self._launches.pending:
                 self.synchronise()  # the kernel cannot look itself
             return kernel(self.queue, global_size, local_size, *args, wait_for=wait_for)
-        if origin.num_args != len(args) + _HIDDEN:
+        if known.takes != len(args) + _HIDDEN:
             raise TypeError(
-                f"the kernel {origin.name} takes {max(0, origin.num_args - _HIDDEN)} arguments "
+                f"the kernel {known.name} takes {max(0, known.takes - _HIDDEN)} arguments "
                 f"after GPUCACHE_CHECKED, not {len(args)}"
             )
-        if origin.needs_sizes:
+        if known.needs_sizes:
             sizes = sizes_of(arg.size if isinstance(arg, cl.MemoryObject) else None for arg in args)
             if sizes != self._sizes:
                 self._send(sizes)
-        state = np.int32(self._launches.state(origin.checked, origin.name))
-        event = kernel(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
+        known.meet(args)
+        state = np.int32(self._launches.state(known.checked, known.name))
+        event = known(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
         self._launches.pending = True
-        if origin.checked.mode is Checks.SYNC:
+        if known.checked.mode is Checks.SYNC:
             self.synchronise()
         return event
 

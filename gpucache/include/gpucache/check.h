@@ -137,18 +137,24 @@ GPUCACHE_FUNCTION_ void gpucache_fail_(
         words[i] = values[i];
 }
 
-/* The same for kernels with barriers. Intel's CPU compiler vectorises them only if this is a call: with the
- * code in its place they take up to four times as long. Kernels without barriers are faster with it. */
+/* The same for kernels with barriers. Intel's CPU compiler vectorises them only if this is a call, and makes a
+ * call for vectors without a failure as well, but a loop only for others: so this is a call in a loop that the
+ * compiler does not know to end at once. Kernels without barriers are faster with the code in its place. */
 #if defined(__INTEL_LLVM_COMPILER)
-__attribute__((noinline))
-#endif
-GPUCACHE_FUNCTION_ void gpucache_fail_sync_(
+__attribute__((noinline)) static int gpucache_fail_sync_(
     GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count, int types, gpucache_word_ a,
     gpucache_word_ b, gpucache_word_ c, gpucache_word_ d, gpucache_word_ e, gpucache_word_ f, gpucache_word_ g,
     gpucache_word_ h)
 {
     gpucache_fail_(record, state, code, line, count, types, a, b, c, d, e, f, g, h);
+    return *(volatile GPUCACHE_GLOBAL_ int *)record == -1;
 }
+#define GPUCACHE_FAIL_SYNC_(...) \
+    while (GPUCACHE_FAIL_(gpucache_fail_sync_, __VA_ARGS__)) \
+        continue
+#else
+#define GPUCACHE_FAIL_SYNC_(...) GPUCACHE_FAIL_(gpucache_fail_, __VA_ARGS__)
+#endif
 
 /* A kernel or function without these parameters does not compile, and the compiler names them. */
 #define GPUCACHE_RECORD_ gpucache_record_of_GPUCACHE_CHECKED
@@ -265,7 +271,7 @@ GPUCACHE_FUNCTION_ void gpucache_fail_sync_(
 #define GPUCACHE_CHECK_SYNC_N(number, name, condition, ...) \
     do { \
         if (!(condition)) { \
-            GPUCACHE_FAIL_(gpucache_fail_sync_, number, __VA_ARGS__); \
+            GPUCACHE_FAIL_SYNC_(number, __VA_ARGS__); \
             gpucache_left = gpucache_turn; \
             goto gpucache_sync_##name; \
         } \
