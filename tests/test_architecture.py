@@ -369,7 +369,7 @@ LINES: Mapping[str, int] = {
     "remote": 4_829,
     "serve": 4_509,
     "store": 3_466,
-    "backends": 3_729,
+    "backends": 3_749,
     "sources": 2_550,
     "payload": 1_886,
     "bench": 1_600,
