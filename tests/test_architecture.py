@@ -362,10 +362,10 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 18_220,
-    "engine": 8_784,
+    "engine": 8_790,
     "native": 6_503,
     "answers": 5_842,
-    "cli": 6_312,
+    "cli": 6_281,
     "remote": 4_829,
     "serve": 4_509,
     "store": 3_466,

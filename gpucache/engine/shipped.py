@@ -9,6 +9,7 @@ has any name, see ``gpucache.caches.mega_cache``; a runtime cache of TensorRT-RT
 """
 
 import re
+import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -62,13 +63,18 @@ def unread(word: str) -> str:
     """
     path = Path(word)
     compiled, source = _NAME.fullmatch(path.name), _IS_PROGRAM.fullmatch(path.name)
-    try:
-        if compiled and not source and not path.is_symlink() and not path.exists():
-            return "does not exist; check the path"
-        if source or is_shipped(word) or path.name == word == path.stem or not path.is_file():
-            return ""
-    except (OSError, ValueError):
+    if source or is_shipped(word) or (path.name == word and not compiled):
         return ""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "does not exist; check the path" if compiled and not path.is_symlink() else ""
+    except OSError as error:
+        return f"cannot be read ({error.strerror}); check the path and its permissions"
+    except ValueError:
+        return ""
+    if stat.S_ISDIR(mode):
+        return "is a directory; name the cache in it with --cache NAME:DIRECTORY, or a compiled file"
     return "is no compiled file; name a library, a package, an engine or a binary, or a program or key"
 
 
