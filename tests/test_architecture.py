@@ -366,7 +366,7 @@ LINES: Mapping[str, int] = {
     "native": 6_503,
     "answers": 5_842,
     "cli": 6_281,
-    "remote": 4_829,
+    "remote": 4_758,
     "serve": 4_509,
     "store": 3_466,
     "backends": 3_749,

@@ -18,7 +18,7 @@ MOST_FILES = 20_000
 MOST_BYTES = 4 << 30
 OWN_MODE = 0o600
 """The mode of our own entries on their way; each root has its own."""
-SYNCED_AT_ONCE = 16
+SYNCED_AT_ONCE = 4
 """How many files are made durable at the same time: a disk takes them in one turn."""
 _AHEAD, _AHEAD_BYTES = 64, 64 << 20
 """How many entries are under way on their way into a cache, and how large all but one of them are."""

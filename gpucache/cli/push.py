@@ -84,7 +84,7 @@ def push(
     contain paths of this machine or names of its programs; push reports that. Entries of gpucache itself
     contain the build options, with every -D value, and the paths of headers: the key is made of them, so they
     cannot be left out. The rows of the index, which let a program's first start hit at once, go with them,
-    to the store and out of it; inspect lists them as gpucache-rows. They contain no source text.
+    to the store and out of it; verify checks them, and no count has them. They contain no source text.
 
     --follow is for a job that may be killed: what it adds to the caches is in the store within seconds. Until
     the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends, a

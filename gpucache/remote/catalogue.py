@@ -293,9 +293,8 @@ def finish_catalogue(store: Objects, key: SigningKey | None = None) -> None:
         write_catalogue(store, found.records.values(), key)
         mark(store, found.names)
     for _ in range(_TRIES if store.served else 0):
-        names = _visible(store)
-        store.replace(INDEX, lambda old, names=names: _index(old, names, key))  # type: ignore[misc]
-        if _visible(store) == names == set(_indexed(store)):  # else somebody wrote at the same time
+        store.replace(INDEX, lambda old: _index(old, _visible(store), key))
+        if _visible(store) == set(_indexed(store)):  # else somebody wrote at the same time
             break
 
 

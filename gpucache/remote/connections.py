@@ -5,7 +5,6 @@ that do not reply: each request has a deadline that cuts its connection, and byt
 Must not know what is requested.
 """
 
-import io
 import os
 import random
 import time
@@ -112,10 +111,10 @@ class _SecureConnection(HTTPSConnection, _Connection):
 
 
 class _Deadline:
-    """The deadline of a request, a second later for each MiB that was moved."""
+    """The deadline of a request, a second later for each MiB that it sends or that was received."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits, self._begun, self._moved = limits, time.monotonic(), 0
+    def __init__(self, limits: Limits, sent_bytes: int) -> None:
+        self._limits, self._begun, self._moved = limits, time.monotonic(), sent_bytes
 
     def left(self) -> float:
         return max(self._begun + self._limits.for_bytes(self._moved) - time.monotonic(), 0)
@@ -138,20 +137,6 @@ class _Deadline:
         return done
 
 
-class _Body(io.BytesIO):
-    """Bytes that are counted as they are sent."""
-
-    def __init__(self, data: bytes, deadline: _Deadline) -> None:
-        super().__init__(data)
-        self._deadline, self._read = deadline, 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._deadline.moved(self._read)  # a piece counts once the next one is wanted
-        piece = super().read(size)
-        self._read = len(piece)
-        return piece
-
-
 class Connections:
     """Connections to one store; for several threads."""
 
@@ -169,7 +154,7 @@ class Connections:
 
         Raises RemoteError if there is none.
         """
-        deadline = _Deadline(self._limits)
+        deadline = _Deadline(self._limits, len(request.body or b""))
         for tried in count():
             failed = None
             try:
@@ -223,11 +208,7 @@ class Connections:
                 connection.connect()
             target = url._replace(scheme="", netloc="") if connection.forwards is None else url
             headers = {**request.headers, **(connection.forwards or {})}
-            body = None
-            if request.body is not None:
-                headers["Content-Length"] = str(len(request.body))
-                body = _Body(request.body, deadline)
-            connection.request(request.method, target.geturl(), body=body, headers=headers)
+            connection.request(request.method, target.geturl(), body=request.body, headers=headers)
             reply = _received(connection.getresponse(), request, deadline)
             if connection.was_cut:  # which may look like the end of a reply
                 raise TimeoutError

@@ -75,8 +75,10 @@ class Contents:
         return found._replace(used_ns=used_ns)
 
     def caches(self) -> "tuple[StoredCache, ...]":
-        """A cache for each system; one of our own if the store is empty. Raises RemoteError."""
-        systems = sorted({one.record.system for one in self.catalogue.records.values()}) or [OWN]
+        """A cache for each system, rows in that of our own; that one if the store is empty. Raises
+        RemoteError."""
+        found = {one.record.system for one in self.catalogue.records.values()}
+        systems = sorted({OWN if one == ROWS else one for one in found or {OWN}})
         return tuple(StoredCache(self, name, first=not number) for number, name in enumerate(systems))
 
     def data_of(self, records: Sequence[Signed]) -> Iterator[tuple[Signed, Mapping[str, bytes | None]]]:
@@ -182,11 +184,11 @@ class StoredCache(Cache):
         return self._checked(entry, one, data)
 
     def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry with the result of ``check``, read many at once; raises RemoteError."""
+        """Every entry with the result of ``check``, read many at once, and rows; raises RemoteError."""
         number, shares = share
-        for one, data in self._contents.data_of(list(self._own())[number::shares]):
-            entry = _entry(one, self._contents.keeping)
-            yield entry, self._checked(entry, one, data)
+        for one, data in self._contents.data_of(list(self._own(ROWS))[number::shares]):
+            entry, counts = _entry(one, self._contents.keeping), one.record.system == self.name
+            yield entry, self._checked(entry, one, data)._replace(counts=counts)
 
     def leftovers(self) -> Iterator[Checked]:
         """Garbage, and files of no entry; raises RemoteError."""
@@ -241,8 +243,10 @@ class StoredCache(Cache):
         """Refused: programs ask caches."""
         raise UsageError("a store is not asked for a miss; pull it, and ask the cache")
 
-    def _own(self) -> Iterator[Signed]:
-        return (one for one in self._contents.catalogue.records.values() if one.record.system == self.name)
+    def _own(self, more: str = "") -> Iterator[Signed]:
+        """The records of its system, and for our own cache those of one more."""
+        systems = (self.name, more) if self.name == OWN else (self.name,)
+        return (one for one in self._contents.catalogue.records.values() if one.record.system in systems)
 
     def _checked(self, entry: CacheEntry, one: Signed, data: Mapping[str, bytes | None]) -> Checked:
         found: list[tuple[FindingKind, str]] = []

@@ -10,10 +10,9 @@ import errno
 import os
 import re
 import stat
-import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sized
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -35,15 +34,21 @@ from gpucache.remote.objects import (
 
 _TEMPORARY = "tmp"
 _TEMPORARY_NAME = re.compile(r"\d+-[0-9a-f]{32}")
-_LOCK = "lock"
-_LOCK_S = 1.0
-"""How long another writer of an index is waited for; anyone who may read a lock can hold it for ever."""
 _HOUR_NS = 3600 * 10**9
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 """The errors for anything other than a file, such as a link or a socket."""
-_FEW = 4
+_FEW, _SLOW_S = 4, 0.002
+"""How many files are read before it is known whether one takes long."""
 _LARGEST_REPLACED = 1 << 30
 _Steps = Generator[BinaryIO | bool]
+
+
+class _Opened(dict[str, Folder]):
+    """The root, with an empty name, and the directories in it, opened once for several files."""
+
+    def close(self) -> None:
+        for one in self.values():
+            one.close()
 
 
 class FolderObjects:
@@ -56,7 +61,7 @@ class FolderObjects:
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         self._root = root
         self.url = str(root)
-        self._shared = shared
+        self._shared, self._mask = shared, 0o700
         self._swept = False
 
     def listed(self, prefix: str) -> Iterator[Listed]:
@@ -65,16 +70,18 @@ class FolderObjects:
             with Folder.at(self._root) as root, ExitStack() as opened:
                 parts = prefix.strip("/").split("/")
                 start = opened.enter_context(root.folder(*parts)) if prefix else root
-                yield from bounded(_files(start, prefix), self.url, Limits())
+                yield from bounded(_files(start, prefix), prefix, self.url, Limits())
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failed("read", error) from None
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-        """Files, bounded before they are read; few take less time than threads for them."""
-        some = in_parallel if not isinstance(names, Sized) or len(names) > _FEW else map
-        return some(lambda name: (name, self._read(name, limit_bytes)), names)
+        """Files, bounded before they are read; threads cost more than they save where files come at once."""
+        left, began = iter(names), time.monotonic()
+        yield from [(name, self._read(name, limit_bytes)) for name in islice(left, _FEW)]
+        some = in_parallel if time.monotonic() - began > _FEW * _SLOW_S else map
+        yield from some(lambda name: (name, self._read(name, limit_bytes)), left)
 
     def create(
         self,
@@ -82,11 +89,11 @@ class FolderObjects:
         files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
     ) -> Iterator[tuple[str, bool]]:
         """Files, each linked into place once threads have it on disk: elsewhere they would hinder another."""
-        under_way: set[_Steps] = set()
+        under_way, kept = set[_Steps](), _Opened()
 
         def begun() -> Iterator[tuple[str, _Steps, BinaryIO | bool, int]]:
             for name, data in objects:
-                under_way.add(steps := self._creation(name, data))
+                under_way.add(steps := self._creation(name, data, kept))
                 yield name, steps, next(steps), len(data)
 
         try:
@@ -99,13 +106,14 @@ class FolderObjects:
         finally:
             for steps in under_way:
                 steps.close()
+            kept.close()
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Rename over the old file; below a lock, if the file system has them and it is free."""
+        """Rename over the old file; of two writers at once the last one's stays."""
         try:
-            with self._locked(), self._folder_of(name, make=True) as (root, folder, last):
+            with self._folder_of(name) as (folder, last):
                 data = change(self._read(name, _LARGEST_REPLACED))
-                with self._written(root, data) as (temporary, partial, file):
+                with self._written(data) as (temporary, partial, file):
                     os.fsync(file.fileno())
                     file.close()
                     temporary.move(partial, folder, last)
@@ -115,7 +123,7 @@ class FolderObjects:
     def remove(self, names: Iterable[str]) -> None:
         try:
             for name in map(require_removable, names):
-                with suppress(FileNotFoundError), self._folder_of(name, make=False) as (_, folder, last):
+                with suppress(FileNotFoundError), self._folder_of(name, make=False) as (folder, last):
                     folder.unlink(last)
         except OSError as error:
             raise self._failed("changed", error) from None
@@ -141,15 +149,15 @@ class FolderObjects:
                 return None
             raise self._failed("read", error) from None
 
-    def _creation(self, name: str, data: bytes) -> _Steps:
+    def _creation(self, name: str, data: bytes, kept: _Opened) -> _Steps:
         """The steps of creating a file: first to write it, which is to be synced then, or False if it exists;
         then to link it, with False if it exists by now."""
-        with self._folder_of(name, make=True) as (root, folder, last):
+        with self._folder_of(name, kept) as (folder, last):
             with suppress(FileNotFoundError):
                 folder.lstat(last)
                 yield False
                 yield False
-            with self._written(root, data) as (temporary, partial, file):
+            with self._written(data, kept) as (temporary, partial, file):
                 yield file
                 file.close()
                 try:
@@ -164,36 +172,44 @@ class FolderObjects:
                 yield True
 
     @contextmanager
-    def _folder_of(self, name: str, *, make: bool) -> Iterator[tuple[Folder, Folder, str]]:
-        """The root, and the directory of an object with the name there."""
+    def _folder_of(
+        self, name: str, kept: _Opened | None = None, *, make: bool = True
+    ) -> Iterator[tuple[Folder, str]]:
+        """The directory of an object with the name there."""
         *parts, last = require_object_name(name).split("/")
-        if make:
-            self._root.mkdir(0o755 if self._shared else 0o700, parents=True, exist_ok=True)
         with ExitStack() as opened:
-            root = folder = opened.enter_context(Folder.at(self._root))
-            for part in parts:
-                folder = opened.enter_context(
-                    folder.make(part, self._mode(root, 0o777)) if make else folder.folder(part)
-                )
-            yield root, folder, last
+            folders = opened.enter_context(closing(_Opened())) if kept is None else kept
+            if "" not in folders:
+                if make:
+                    self._root.mkdir(0o755 if self._shared else 0o700, parents=True, exist_ok=True)
+                folders[""] = Folder.at(self._root)
+                self._find_modes(folders[""])
+            folder = folders[""]
+            for depth, part in enumerate(parts):
+                if depth or part not in folders:
+                    folder = folder.make(part, self._mask) if make else folder.folder(part)
+                    if depth:
+                        opened.enter_context(folder)
+                folder = folder if depth else folders.setdefault(part, folder)
+            yield folder, last
 
-    def _mode(self, root: Folder, mode: int) -> int:
-        """The permissions of something new: this user's alone, or in a shared store as those of its root."""
+    def _find_modes(self, root: Folder) -> None:
+        """Find the permissions of something new: this user's alone, or in a shared store as those of its
+        root."""
         if not self._shared:
             for name in ("catalogues", "entries", "blobs"):
                 with suppress(OSError):
                     self._shared = bool(root.lstat(name).st_mode & 0o077)
                     break
-        return mode & (0o700 | root.status().st_mode if self._shared else 0o700)
+        self._mask = 0o700 | root.status().st_mode & 0o777 if self._shared else 0o700
 
     @contextmanager
-    def _written(self, root: Folder, data: bytes) -> Iterator[tuple[Folder, str, BinaryIO]]:
+    def _written(self, data: bytes, kept: _Opened | None = None) -> Iterator[tuple[Folder, str, BinaryIO]]:
         """A temporary file with some bytes, not synced yet, and its directory and name; gone afterwards."""
-        with root.make(_TEMPORARY, self._mode(root, 0o777)) as temporary:
+        with self._folder_of(f"{_TEMPORARY}/file", kept) as (temporary, _):
             partial = f"{os.getpid()}-{os.urandom(16).hex()}"
             try:
-                mode = self._mode(root, 0o666)
-                fd = temporary.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, mode)
+                fd = temporary.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, self._mask & 0o666)
                 with os.fdopen(fd, "wb") as file:
                     file.write(data)
                     file.flush()
@@ -212,28 +228,6 @@ class FolderObjects:
                 with suppress(OSError):
                     if folder.lstat(one.name).st_mtime_ns < now_ns - _HOUR_NS:
                         folder.unlink(one.name)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Below a lock, which spares two writers work; without one if it cannot be had."""
-        with ExitStack() as opened:
-            if sys.platform != "win32":
-                import fcntl
-
-                with suppress(OSError):
-                    with self._folder_of(f"{_TEMPORARY}/{_LOCK}", make=True) as (root, folder, name):
-                        fd = folder.open_for_writing(name, os.O_RDWR, self._mode(root, 0o666))
-                        opened.callback(os.close, fd)
-                    until = time.monotonic() + _LOCK_S
-                    while True:
-                        try:
-                            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                            break
-                        except BlockingIOError:
-                            if time.monotonic() > until:
-                                break
-                            time.sleep(0.01)
-            yield
 
     def _failed(self, verb: str, error: OSError) -> RemoteError:
         why, otherwise = os_errors.reason(error), "check its path"

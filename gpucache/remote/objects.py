@@ -21,7 +21,10 @@ IN_FLIGHT_BYTES = 256 << 20
 """How many bytes of objects may be sent at the same time, unless one object alone is larger."""
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
-MOST_OBJECTS = 2_000_000
+MOST_OBJECTS = 300_000
+"""How many objects a store may list."""
+_MOST_SMALL = 100_000
+"""How many of them may be catalogues, which are merged, and marks, which go after an hour."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _REMOVABLE = re.compile(
@@ -115,7 +118,8 @@ class Objects(Protocol):
         may get the object's file then."""
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Replace one object by what ``change`` makes of its bytes, again if another writer came between."""
+        """Replace one object by what ``change`` makes of its bytes, again if another writer is seen to have
+        come between."""
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, by names as gpucache writes them; missing ones are no error."""
@@ -194,11 +198,12 @@ def require_removable(name: str) -> str:
     return name
 
 
-def bounded(found: Iterable[Listed], url: str, limits: "Limits") -> Iterator[Listed]:
+def bounded(found: Iterable[Listed], prefix: str, url: str, limits: "Limits") -> Iterator[Listed]:
     """A listing; raises RemoteError if it has more objects than a store may have, or takes the time of a
     request and more than a second for 200 objects."""
     spent_s, objects = 0.0, iter(found)
-    for count in range(MOST_OBJECTS + 1):
+    most = min(MOST_OBJECTS, _MOST_SMALL) if prefix in ("catalogues/", "marks/") else MOST_OBJECTS
+    for count in range(most + 1):
         began = time.monotonic()
         one = next(objects, None)
         spent_s += time.monotonic() - began
@@ -207,7 +212,9 @@ def bounded(found: Iterable[Listed], url: str, limits: "Limits") -> Iterator[Lis
         if spent_s > limits.request_s + count / 200:
             raise RemoteError(f"{url} lists its objects too slowly; check its address and the network")
         yield one
-    raise RemoteError(f"{url} lists more than {MOST_OBJECTS} objects; push elsewhere")
+    raise RemoteError(
+        f"{url} lists more than {most} objects in {prefix or '/'}; check its address, or name another store"
+    )
 
 
 def in_parallel(

@@ -139,7 +139,6 @@ class Killed:
             path
             for path in files(store)
             if path.startswith(("blobs/", "entries/", "tmp/")) and (store / path).is_file()
-            if path != "tmp/lock"
         }
         full = self._place / "full"
         if objects_of != {

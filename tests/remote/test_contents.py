@@ -14,7 +14,7 @@ from gpucache.caches.portable import OWN_MODE, PortableEntry, PortableFile
 from gpucache.engine.evict import Limits, plan_eviction
 from gpucache.engine.selection import Opened
 from gpucache.engine.verify import repaired
-from gpucache.remote.catalogue import blob_name, write_catalogue
+from gpucache.remote.catalogue import blob_name, objects_of, read_catalogue, write_catalogue
 from gpucache.remote.contents import StoredCache, stored_caches
 from gpucache.remote.records import Signed, parse_line, record_of, signed
 from gpucache.remote.removal import SIGN
@@ -102,20 +102,51 @@ def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
     assert _results(filled.pull(filled.cache("b", "cupy"), trusted=filled.trusted)) == ["pulled"] * 3
 
 
+def _row(filled: Fleet, key: str) -> Signed:
+    """A row of an entry, in the store."""
+    file = PortableFile("row", key.encode(), OWN_MODE)
+    list(filled.store.create([(blob_name(sha256(file.data).hexdigest()), file.data)]))
+    made = signed(record_of(PortableEntry("gpucache-rows", f"{key}-row", (file,))), filled.key)
+    write_catalogue(filled.store, [made], filled.key)
+    return made
+
+
+def _own(filled: Fleet) -> StoredCache:
+    [stored] = [cache for cache in _caches(filled) if cache.name == "gpucache"]
+    assert isinstance(stored, StoredCache)
+    return stored
+
+
+def _rows(filled: Fleet) -> set[str]:
+    """The keys of the rows in the store."""
+    records = read_catalogue(filled.store, filled.trusted).records.values()
+    return {one.record.key for one in records if one.record.system == "gpucache-rows"}
+
+
 def test_an_entry_goes_with_its_rows(filled: Fleet) -> None:
-    """Those of other entries stay, and are as old as their entry: a row has no date of its own."""
+    """Those of other entries stay."""
     own = list(filled.cache("a", "gpucache").scan())
-    rows = [
-        PortableEntry("gpucache-rows", f"{one.key}-row", (PortableFile("row", one.key.encode(), OWN_MODE),))
-        for one in own
-    ]
-    data = [row.files[0].data for row in rows]
-    list(filled.store.create((blob_name(sha256(one).hexdigest()), one) for one in data))
-    write_catalogue(filled.store, [signed(record_of(row), filled.key) for row in rows], filled.key)
+    for one in own:
+        _row(filled, one.key)
     _evict(filled, Limits(program=own[0].program))
-    stored = {cache.name: {one.key: one.created_ns for one in cache.scan()} for cache in _caches(filled)}
-    assert own[0].key not in stored["gpucache"] and stored["gpucache"]
-    assert stored["gpucache-rows"] == {f"{key}-row": made for key, made in stored["gpucache"].items()}
+    left = {one.key for one in _own(filled).scan()}
+    assert own[0].key not in left and left
+    assert _rows(filled) == {f"{key}-row" for key in left}
+
+
+def test_rows_are_part_of_our_own_cache(filled: Fleet) -> None:
+    """They are checked with it, and neither listed nor counted."""
+    own = filled.cache("a", "gpucache")
+    key = first(own).key
+    row = _row(filled, key)
+    filled.store.replace(objects_of(row)[0][0], lambda _: b"")
+    assert [cache.name for cache in _caches(filled)] == list(_SYSTEMS)
+    stored = _own(filled)
+    assert {one.key for one in stored.scan()} == {one.key for one in own.scan()}
+    wrong = [(checked, entry) for entry, checked in stored.checked() if checked.findings]
+    assert [(checked.entry, checked.counts) for checked, _ in wrong] == [(f"{key}-row", False)]
+    repaired(stored, wrong)
+    assert not _rows(filled) and {one.key for one in own.scan()} == {one.key for one in _own(filled).scan()}
 
 
 def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:

@@ -67,29 +67,6 @@ def test_a_link_in_a_store_is_not_followed(tmp_path: Path, name: str) -> None:
     assert [path.read_bytes() for path in elsewhere.iterdir()] == [b"precious"]
 
 
-@pytest.mark.parametrize("flock", ["refused", "held"])
-def test_a_lock_that_cannot_be_had_ends_no_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: str
-) -> None:
-    """A file system without locks, and another user who keeps the lock for ever."""
-    import fcntl
-
-    store = open_objects(str(tmp_path))
-    store.replace("index", lambda _: b"1")
-    with (tmp_path / "tmp" / "lock").open() as lock:
-        if flock == "held":
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            monkeypatch.setattr("gpucache.remote.folder._LOCK_S", 0.0)
-        else:
-
-            def refuse(*_: object) -> None:
-                raise OSError(38, "Function not implemented")
-
-            monkeypatch.setattr(fcntl, "flock", refuse)
-        store.replace("index", lambda old: (old or b"") + b"2")
-    assert dict(store.read(["index"], 10)) == {"index": b"12"}
-
-
 @pytest.mark.parametrize(("shared", "modes"), [(False, {0o700, 0o600}), (True, {0o755, 0o644})])
 def test_other_users_may_read_a_store_that_was_made_for_them(
     tmp_path: Path, shared: bool, modes: set[int]

@@ -3,7 +3,7 @@
 import socket
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +126,20 @@ def test_a_list_without_end_ends(
         store = open_objects(_URLS[kind].format(server.port), _LIMITS)
         with closing(store), pytest.raises(RemoteError, match=r"more than|too slowly"):
             deque(store.listed(""), 0)
+
+
+@pytest.mark.parametrize(("prefix", "ends"), [("marks/", True), ("catalogues/", True), ("uses/", False)])
+def test_few_catalogues_and_marks_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, ends: bool
+) -> None:
+    """They are read at each push, so that an endless list of them ends before one of entries."""
+    monkeypatch.setattr("gpucache.remote.objects._MOST_SMALL", 3)
+    (tmp_path / prefix).mkdir()
+    for number in range(4):
+        (tmp_path / prefix / f"{number:032x}").touch()
+    found = open_objects(str(tmp_path)).listed(prefix)
+    with pytest.raises(RemoteError, match="more than 3 objects") if ends else nullcontext():
+        assert len(list(found)) == 4
 
 
 def test_tags_of_a_slow_registry_end(use: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
