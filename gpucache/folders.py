@@ -319,3 +319,10 @@ def is_own(status: os.stat_result) -> bool:
         return True
     uid = os.geteuid()
     return status.st_uid == uid or (uid == 0 and str(status.st_uid) == os.environ.get("GPUCACHE_OWNER_UID"))
+
+
+def for_its_owner(status: os.stat_result) -> str:
+    """How the administrator looks after another user's cache, as the first part of a remedy; else empty."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return ""
+    return f"set GPUCACHE_OWNER_UID={status.st_uid} to look after it for that user, or "

@@ -361,14 +361,14 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 18_220,
+    "caches": 18_222,
     "engine": 8_790,
     "native": 6_503,
-    "answers": 5_842,
-    "cli": 6_281,
+    "answers": 5_854,
+    "cli": 6_283,
     "remote": 4_758,
     "serve": 4_509,
-    "store": 3_466,
+    "store": 3_467,
     "backends": 3_749,
     "sources": 2_550,
     "payload": 1_886,

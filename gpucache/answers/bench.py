@@ -529,6 +529,7 @@ _CACHED_PART = (
     "cached part: key, lookup or compile, load, kernels and first launch; the rest of a start, the "
     "process and the context, is the same with any cache"
 )
+_OF_PAIRS = "ratio: the median of each pair's ratio, so it may differ from that of the two medians"
 _STYLES = {
     BenchVerdict.FASTER: "green",
     BenchVerdict.NO_DIFFERENCE: "",
@@ -544,11 +545,20 @@ def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[Block]
     yield _overview(cases)
     if any(case.cached_part for case in cases):
         yield plain(f"\n{_CACHED_PART}", "dim")
+    if any(map(_is_apart, cases)):
+        yield plain(f"\n{_OF_PAIRS}", "dim")
     if whole:
         for case in cases:
             yield from _case(case)
     else:
         yield from _short(cases)
+
+
+def _is_apart(case: BenchCase) -> bool:
+    """Whether the ratio differs by a tenth from that of the two times beside it."""
+    if case.ratio is None or case.cold is None or case.warm is None:
+        return False
+    return not 0.9 < case.ratio.median * case.warm.median_ns / max(case.cold.median_ns, 1) < 1.1
 
 
 def _overview(cases: Sequence[BenchCase]) -> Grid:

@@ -41,7 +41,7 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
         targets = [str(row.target) for row in named if row.detail == detail]
         real = [target for target in targets if "compute_" not in target]
         yield plain(f"\n{detail}; each of these can be a --target:")
-        yield plain(f"  {' '.join(real)}")
+        yield plain(" ".join(real))
         if len(real) < len(targets):
             yield plain("and cuda:compute_N with the same numbers, for PTX.")
     for row in rows:

@@ -201,6 +201,8 @@ def foreign_state(
 
 def overview(states: Sequence[CacheState]) -> Iterator[Block]:
     """A line for each by size, the unused ones separately, the sums, and the problems of each."""
+    if not states:
+        return
     ordered = sorted(states, key=lambda one: (-one.size_bytes, one.location.name, one.location.root))
     dead = [one for one in ordered if one.stale and one.entries and one.stale.entries == one.entries]
     yield _overview([one for one in ordered if one not in dead])

@@ -468,7 +468,9 @@ class FilesFormat(Format[Files]):
         match node.role:
             case Role.FOLDER:
                 why = places.distrust(node.status, move=self.place.move)
-                return Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}") if why else None
+                if not why or (node.parts and why == places.distrust(self.root.stat(), move=self.place.move)):
+                    return None  # or it is said of the root
+                return Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}")
             case Role.LINK:
                 detail = f"{name} is a link, which {self.owner} follows and gpucache does not"
                 return Problem(FindingKind.UNTRUSTED, detail, "name its own place, or remove it yourself")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gpucache.answers.entries import Location
 from gpucache.caches.interface import Isolation, System, Wanted
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import is_own
+from gpucache.folders import for_its_owner, is_own
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.units import format_size
 
@@ -437,7 +437,7 @@ def distrust(status: os.stat_result, *, move: str) -> str:
     if sys.platform == "win32":
         return ""
     if status.st_uid != _ADMINISTRATOR and not is_own(status):
-        return f"it belongs to uid {status.st_uid}; {move}"
+        return f"it belongs to uid {status.st_uid}; {for_its_owner(status)}{move}"
     kept_apart = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept_apart:
         mode = stat.S_IMODE(status.st_mode)

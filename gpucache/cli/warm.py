@@ -189,7 +189,9 @@ def warm(
             outcomes = _warm_programs(run, read_programs(named), targets, next(iter(profiles), None))
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
-    if outcomes or not (misses or recordings):
+    if part and not outcomes:
+        given().say(f"Part {part[0]}/{part[1]} has nothing to build.")
+    elif outcomes or not (misses or recordings):
         apart_by = "recorded" if recordings else "key" if misses else "variant"
         given().show(text.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)

@@ -75,7 +75,8 @@ static void to_python(void) {
     if (listener >= 0) fcntl(listener, F_SETFD, 0);
     if (lock >= 0) fcntl(lock, F_SETFD, 0);
     execvp(words[0], words);
-    fprintf(stderr, "gpucache: cannot start %s: %s; install gpucache again\n", words[0], strerror(errno));
+    fprintf(stderr, "gpucache: cannot start %s: %s; %s\n", words[0], strerror(errno),
+            errno == EACCES ? "let this user run the Python that its first line names" : "install gpucache again");
     free(words);
 }
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder, give_back, is_own
+from gpucache.folders import Folder, for_its_owner, give_back, is_own
 from gpucache.host import os_errors
 
 _NO_FILE = "it is not a regular file"
@@ -154,7 +154,8 @@ def _require_root(path: Path, link: os.stat_result | None, status: os.stat_resul
     reason = distrust(status)
     if reason is None:
         return
-    remedy = _ELSEWHERE
+    remedy = f"{for_its_owner(status)}{_ELSEWHERE}"
     if owner_is_trusted(status):
-        remedy = f"run 'chmod go-w {path}' if no other user wrote there, or {_ELSEWHERE}"
+        remedy = f"run 'chmod go-w {path}' if no other user wrote there, or {_ELSEWHERE}; "
+        remedy += "gpucache-recipes(7) has a cache for many users"
     raise CacheUnusableError(f"the cache root {path} cannot be trusted, as {reason}; {remedy}")

@@ -344,3 +344,7 @@ def test_parts_are_apart_and_together_all(run: Run, write: Write, nvrtc: str) ->
         found.append({row["program"] for row in document["outcomes"]})
     assert len(set.union(*found)) == sum(map(len, found)) == 9
     assert run("warm", folder, "--target", nvrtc, "--part", "4/3").code == 2
+    (folder / "alone").mkdir()
+    (folder / "k0.cu").rename(folder / "alone/k0.cu")
+    said = [run("warm", folder / "alone", "--target", nvrtc, "--part", f"{part}/2").err for part in (1, 2)]
+    assert sum("has nothing to build" in one for one in said) == 1

@@ -40,6 +40,15 @@ def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
     assert cache.extract(entry) == CUBIN
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving files away needs root")
+def test_the_owner_of_a_cache_is_named_once(tmp_path: Path) -> None:
+    """Root is told of the cache's directory and how to look after it, and not of each directory in it."""
+    for place in (put(tmp_path, 0), put(tmp_path, 1), tmp_path):
+        os.chown(place, 12345, -1)
+    told = [one.detail for checked in opened(SYSTEM, tmp_path).leftovers() for one in checked.findings]
+    assert len(told) == 1 and "set GPUCACHE_OWNER_UID=12345 to look after it" in told[0]
+
+
 def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
     """Two kernels differ in the key, in the changed option and in the digest of the source."""
     put(tmp_path, 0)
