@@ -14,7 +14,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.systems import AmdComgrPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
 
@@ -25,7 +24,7 @@ _AGAIN = "every program that asks for it compiles it again"
 _CUT = Problem(FindingKind.TRUNCATED, f"it ends before its output and its log do; {_AGAIN}")
 
 
-class AmdComgr(AmdComgrPlaces, FilesFormat):
+class AmdComgr(FilesFormat, of="amd-comgr"):
     """The outputs of comgr's compile steps, one file per step."""
 
     layout = Layout(

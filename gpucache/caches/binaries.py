@@ -7,21 +7,14 @@ from functools import reduce
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.learning_places import AiterPlaces, GgmlOpenclPlaces, MlxPlaces, TorchKernelsPlaces
+from gpucache.caches.learning_places import GgmlOpenclPlaces
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import (
-    AdaptiveCppPlaces,
-    ArrayFirePlaces,
-    ClesperantoPlaces,
-    DrjitPlaces,
     HashcatPlaces,
     IntelNeoPlaces,
-    PycudaPlaces,
-    PyfrPlaces,
 )
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import printable
@@ -30,7 +23,7 @@ _PROGRAM = r"apps/(global|[\w.+-]+-\d{1,20})"
 _TEMPORARY = r"\d{1,20}\.tmp"
 
 
-class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
+class AdaptiveCpp(BinaryFormat, of="adaptivecpp"):
     """The binaries of SYCL programs that were built for the generic target.
 
     Source: AdaptiveCpp 24.10, ``src/common/filesystem.cpp``, ``src/common/appdb.cpp`` and
@@ -151,7 +144,7 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
 _MD5 = "([0-9A-F]{32})"
 
 
-class Cycles(CyclesPlaces, BinaryFormat):
+class Cycles(BinaryFormat, of="cycles"):
     """A file for each kernel and architecture.
 
     Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file
@@ -195,7 +188,7 @@ def _key(groups: Sequence[str]) -> str:
     return digits + hashed(groups)[:24]
 
 
-class Clesperanto(ClesperantoPlaces, BinaryFormat):
+class Clesperanto(BinaryFormat, of="clesperanto"):
     """The programs that clesperanto built for the devices of this machine.
 
     Source: CLIc, ``clic/src/cache.cpp``; checked against files of pyclesperanto 0.25, which is newer. Each
@@ -285,7 +278,7 @@ _NAME = r"([A-Za-z_]\w*)_arch(\d+\.\d+|gfx[\w:+-]+)_nvrtc(\d+\.\d+)_(sass|ptx)_(
 _FORMS = {"sass": "sm", "ptx": "compute"}
 
 
-class TorchKernels(TorchKernelsPlaces, BinaryFormat):
+class TorchKernels(BinaryFormat, of="torch-kernels"):
     """The kernels of special functions, of complex numbers, and of ``torch.cuda.jiterator``.
 
     Source: PyTorch 2.13, ``aten/src/ATen/native/cuda/jit_utils.cpp``; no file written on a GPU was available.
@@ -316,7 +309,7 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
         return not start or describe(start).kind in self.kinds
 
 
-class Pycuda(PycudaPlaces, BinaryFormat):
+class Pycuda(BinaryFormat, of="pycuda"):
     """The modules of ``SourceModule`` and ``compile``, which nvcc made.
 
     Source: PyCUDA 2026.1 (PyPI), ``pycuda/compiler.py``; no file written on a GPU was available. A name is an
@@ -337,7 +330,7 @@ class Pycuda(PycudaPlaces, BinaryFormat):
 _OF_VERSIONS = (r"(\d[\w.+-]*)/ptx/", "")
 
 
-class Mlx(MlxPlaces, BinaryFormat):
+class Mlx(BinaryFormat, of="mlx"):
     """The modules that MLX's backend for CUDA compiled.
 
     Source: MLX of 2025, ``mlx/backend/cuda/jit_module.cpp``, and texts of the library of mlx-cuda 0.32
@@ -364,7 +357,7 @@ class Mlx(MlxPlaces, BinaryFormat):
         return super().look(item)._replace(program=item.names[0].removesuffix(".ptx"))
 
 
-class Aiter(AiterPlaces, BinaryFormat):
+class Aiter(BinaryFormat, of="aiter"):
     """The modules that AITER built for AMD's GPUs.
 
     Source: AITER of 2026, ``aiter/jit/core.py``; no file written on a GPU was available. ``module_NAME.so``
@@ -407,7 +400,7 @@ _DRJIT_HEAD = struct.Struct("<B4I16s")
 _DISCARDED = "Dr.Jit discards it and compiles the kernel again"
 
 
-class Drjit(DrjitPlaces, BinaryFormat):
+class Drjit(BinaryFormat, of="drjit"):
     """The kernels that Dr.Jit compiled, for itself, Mitsuba 3 and Sionna.
 
     Source: files of Dr.Jit 1.5 (PyPI) on a CPU, and its behaviour with broken ones. A file
@@ -448,7 +441,7 @@ class Drjit(DrjitPlaces, BinaryFormat):
 _BACKENDS = ("(?:cuda|hip|ocl|omp)/", "")
 
 
-class Pyfr(PyfrPlaces, BinaryFormat):
+class Pyfr(BinaryFormat, of="pyfr"):
     """The kernels of PyFR, a directory for each of its backends.
 
     Source: PyFR 3.1 (PyPI), ``pyfr/cache.py`` and ``pyfr/backends/*/compiler.py``; checked against its
@@ -478,7 +471,7 @@ _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
 """The constants of 32-bit FNV-1a, which ArrayFire computes with 64 bits."""
 
 
-class ArrayFire(ArrayFirePlaces, BinaryFormat):
+class ArrayFire(BinaryFormat, of="arrayfire"):
     """The kernels that ArrayFire compiled for OpenCL and CUDA devices; its other backends store nothing.
 
     Source: ArrayFire 3.8 to 3.9, ``src/backend/{opencl,cuda}/compile_module.cpp``, ``common/util.cpp`` and

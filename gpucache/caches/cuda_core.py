@@ -20,14 +20,13 @@ from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, Node, Whose
 from gpucache.caches.portable import Moving
-from gpucache.caches.systems import CudaCorePlaces
 from gpucache.payload import PayloadKind
 from gpucache.units import printable
 
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
 
 
-class CudaCore(CudaCorePlaces, BinaryFormat):
+class CudaCore(BinaryFormat, of="cuda.core"):
     """Caches that programs ask for by ``Program.compile(cache=FileStreamProgramCache())``."""
 
     layout = Layout(

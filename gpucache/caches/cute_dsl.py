@@ -8,7 +8,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.learning_places import CuteDslPlaces, FlashAttentionPlaces, QuackPlaces
 from gpucache.payload import PayloadKind
 
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
@@ -17,7 +16,7 @@ _MAGIC, _CHECKSUM_BYTES = b"ML\xefR", 4
 _AGAIN = "the CuTe DSL warns, compiles it again and replaces it"
 
 
-class CuteDsl(CuteDslPlaces, FilesFormat):
+class CuteDsl(FilesFormat, of="cute-dsl"):
     """A file of MLIR's bytecode for each function that ``cute.compile`` and ``cute.jit`` compiled.
 
     Source: CuTe DSL 4.2.1, 4.4.2 and 4.5.0, ``cutlass/base_dsl/cache_helpers.py`` and ``dsl.py``; no file
@@ -66,7 +65,7 @@ _FOLDERS = (f"({_DIGITS})/", rf"({_DIGITS})/([a-z]\w*)/")
 _TEMPORARY = rf"\.{_DIGITS}\.[0-9a-f]{{16}}\.tmp\.o"
 
 
-class FlashAttention(FlashAttentionPlaces, FilesFormat):
+class FlashAttention(FilesFormat, of="flash-attention"):
     """FlashAttention 4: an object file for each kernel of attention that its CuTe sources compiled.
 
     Source: FlashAttention of September 2026, ``flash_attn/cute/cache_utils.py``; no file written on a GPU was
@@ -115,7 +114,7 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")
 
 
-class Quack(QuackPlaces, FlashAttention):
+class Quack(FlashAttention, of="quack"):
     """The kernels of QuACK, in objects like FlashAttention's, whose code it gave the form.
 
     Source: QuACK 0.6.5 (PyPI), ``quack/cache/jit.py``; no file written on a GPU was available. The first

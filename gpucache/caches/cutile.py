@@ -19,7 +19,6 @@ from gpucache.caches.databases import DatabaseFormat, SqliteFile, examine, has_t
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.learning_places import CutilePlaces
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable
@@ -30,7 +29,7 @@ _ROWS = "SELECT key, blob, blob_size FROM cache"
 _BEGINNING_BYTES = 64 << 10
 
 
-class Cutile(CutilePlaces, DatabaseFormat):
+class Cutile(DatabaseFormat, of="cutile"):
     """The database, as one entry; its rows are removed alone if they are damaged."""
 
     layout = Layout([_NAME, *(_NAME + side for side in databases.SIDES)], key=hashed)

@@ -17,7 +17,6 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
-from gpucache.caches.desktop_places import DarktablePlaces
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS
@@ -29,7 +28,7 @@ _FOLDER = r"(cached_(?:v\d+_)?kernels_for_\w+)"
 _DIGEST, _NAME = "[0-9a-f]{32}", ".cl.bin"
 
 
-class Darktable(DarktablePlaces, BinaryFormat):
+class Darktable(BinaryFormat, of="darktable"):
     """The programs that darktable built for the devices of this machine."""
 
     layout = Layout(

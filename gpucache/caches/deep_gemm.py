@@ -15,7 +15,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.learning_places import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind
 
@@ -25,7 +24,7 @@ _NEEDED = (("kernel.cu", "kernel.cubin"), ("kernel.cu", "kernel.so", "kernel.arg
 _SOURCE_BYTES = 16 << 20
 
 
-class DeepGemm(DeepGemmPlaces, BinaryFormat):
+class DeepGemm(BinaryFormat, of="deep-gemm"):
     """The matrix products that DeepGEMM compiled, for itself and for servers of language models above it."""
 
     layout = Layout(

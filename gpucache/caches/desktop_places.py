@@ -17,6 +17,7 @@ from gpucache.caches.places import (
     cached,
     matching,
     on,
+    row,
 )
 
 _SHOWING = ("GPUCache", "Default/GPUCache", "DawnCache", "ShaderCache", "GPUPersistentCache")
@@ -146,45 +147,6 @@ def _gl_limit(environ: Mapping[str, str], default_bytes: int) -> int | None:
     return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else default_bytes
 
 
-class DarktablePlaces(Places):
-    name = "darktable"
-    title = "darktable kernel cache"
-    owner = "darktable"
-    unseen = ANY_BINARY
-    place = Place(
-        on(
-            cached("darktable", expanded=True),
-            windows=(Var("LOCALAPPDATA", f"{_GLIB_ON_WINDOWS}/darktable"),),
-        ),
-        remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
-        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
-        lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
-    )
-
-
-class CyclesPlaces(Places):
-    name = "cycles"
-    title = "Cycles kernel cache"
-    owner = "Cycles"
-    unseen = ANY_BINARY
-    place = Place(cached("cycles/kernels", expanded=True))
-
-
-class DxvkPlaces(Places):
-    name = "dxvk"
-    title = "DXVK shader cache"
-    owner = "DXVK"
-    place = Place(
-        (
-            Var("DXVK_SHADER_CACHE_PATH"),
-            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
-            Home(".cache/dxvk"),
-        ),
-        off={"DXVK_SHADER_CACHE": ("0",)},
-    )
-    tracing = {"DXVK_LOG_LEVEL": "debug"}
-
-
 _GTK = "gtk-4.0/vulkan-pipeline-cache"
 
 
@@ -238,26 +200,48 @@ class ChromiumPlaces(Places):
 
 
 _STEAM = "Steam/steamapps/shadercache"
+_FIREFOX = ".mozilla/firefox/*/shader-cache"
+_OF_PROGRAMS = ("", "*/", "*/*/")
 
 
-class SteamPlaces(Places):
-    """The pipelines of games, before and after the driver compiled them.
-
-    Source: Fossilize of 2026, ``fossilize_db.cpp``, and published listings of such directories; no cache that
-    Steam wrote was available. ``APPID/fozpipelinesv6/`` has Fossilize's archives (``*.foz``), which Steam
-    downloads and into which games write the pipelines that they create; ``nvidiav1`` and
-    ``mesa_shader_cache_sf`` are the drivers' own caches for that game.
-    """
-
-    name = "steam"
-    title = "Steam shader pre-caches"
-    owner = "Steam"
-    place = Place(
-        on(
+ROWS = (
+    row(
+        ("darktable", "darktable kernel cache", "darktable"),
+        *on(
+            cached("darktable", expanded=True),
+            windows=(Var("LOCALAPPDATA", f"{_GLIB_ON_WINDOWS}/darktable"),),
+        ),
+        unseen=ANY_BINARY,
+        remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
+        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
+        lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
+    ),
+    row(
+        ("cycles", "Cycles kernel cache", "Cycles"),
+        *cached("cycles/kernels", expanded=True),
+        unseen=ANY_BINARY,
+    ),
+    row(
+        ("dxvk", "DXVK shader cache", "DXVK"),
+        Var("DXVK_SHADER_CACHE_PATH"),
+        Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
+        Home(".cache/dxvk"),
+        tracing={"DXVK_LOG_LEVEL": "debug"},
+        off={"DXVK_SHADER_CACHE": ("0",)},
+    ),
+    # The pipelines of games, before and after the driver compiled them. Source: Fossilize of 2026,
+    # ``fossilize_db.cpp``, and published listings of such directories; no cache that Steam wrote was
+    # available. ``APPID/fozpipelinesv6/`` has Fossilize's archives (``*.foz``), which Steam downloads and
+    # into which games write the pipelines that they create; ``nvidiav1`` and ``mesa_shader_cache_sf`` are the
+    # drivers' own caches for that game.
+    row(
+        ("steam", "Steam shader pre-caches", "Steam"),
+        *on(
             (Home(f".local/share/{_STEAM}"),),
             macos=(Home(f"Library/Application Support/{_STEAM}"),),
             windows=(Temporary(_STEAM, user=False, folder="C:/Program Files (x86)"),),
         ),
+        signs=(r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",),
         remedy="move the game to another Steam library",
         also=(
             Home(".steam/debian-installation/steamapps/shadercache"),
@@ -265,19 +249,9 @@ class SteamPlaces(Places):
             Home(f"snap/steam/common/.local/share/{_STEAM}"),
         ),
         lacking="Steam keeps shaders in each of its libraries, which no variable moves",
-    )
-    signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)
-
-
-_FIREFOX = ".mozilla/firefox/*/shader-cache"
-
-
-class FirefoxPlaces(Places):
-    name = "firefox"
-    title = "shader caches of Firefox and Thunderbird"
-    owner = "Firefox"
-    place = Place(
-        (),
+    ),
+    row(
+        ("firefox", "shader caches of Firefox and Thunderbird", "Firefox"),
         nowhere="Firefox keeps shaders in each of its profiles, and none was found; name that directory",
         remedy="start it with --profile",
         also=on(
@@ -292,31 +266,17 @@ class FirefoxPlaces(Places):
             windows=(Var("APPDATA", "Mozilla/Firefox/Profiles/*/shader-cache"),),
         ),
         lacking="Firefox keeps shaders in its profile, which --profile moves",
-    )
-
-
-class MpvPlaces(Places):
-    name = "mpv"
-    title = "mpv shader cache"
-    owner = "mpv"
-    unseen = "a changed byte inside a shader"
-    place = Place(
-        on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),), windows=(Var("LOCALAPPDATA", "mpv"),)),
+    ),
+    row(
+        ("mpv", "mpv shader cache", "mpv"),
+        *on(cached("mpv"), macos=(Home("Library/Caches/io.mpv"),), windows=(Var("LOCALAPPDATA", "mpv"),)),
+        unseen="a changed byte inside a shader",
         remedy="set --gpu-shader-cache-dir",
         also=(Home(".var/app/io.mpv.Mpv/cache/mpv"),),
-    )
-
-
-_OF_PROGRAMS = ("", "*/", "*/*/")
-
-
-class QtPlaces(Places):
-    name = "qt"
-    title = "Qt shader cache"
-    owner = "Qt"
-    unseen = "a changed byte inside a program"
-    place = Place(
-        (),
+    ),
+    row(
+        ("qt", "Qt shader cache", "Qt"),
+        unseen="a changed byte inside a program",
         nowhere="no program of this user has made qtshadercache; name that directory",
         remedy="set XDG_CACHE_HOME",
         also=on(
@@ -325,4 +285,5 @@ class QtPlaces(Places):
             windows=tuple(Var("LOCALAPPDATA", f"{above}cache/qtshadercache*") for above in _OF_PROGRAMS),
         ),
         lacking="XDG_CACHE_HOME moves every cache that follows it, as Qt has no separate variable",
-    )
+    ),
+)

@@ -1,6 +1,6 @@
 """The interface of a cache format: the facts and small functions that a system gives the engine.
 
-To add a system, write a row in ``systems``, and a class, named in ``registry``, that inherits that row and
+To add a system, write a row in ``systems``, and a class ``of`` that row, named in ``registry``, that inherits
 ``FilesFormat`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
 the shortest examples. The engine owns the rest: places and their problems, scanning, races with the owner,
 unreadable entries, removal, repair and its marks, and the sentences common to all systems. Rare needs of
@@ -37,6 +37,7 @@ from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
 from gpucache.caches.portable import Fact, Moving, PortableFile, Start
+from gpucache.caches.systems import PLACES
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import Difference
 from gpucache.model import BuildRequest, Toolchain
@@ -332,6 +333,13 @@ class Format(Places, ABC, Generic[T]):
     """The owner's package on PyPI, if an entry records its version, its place, or a version of Python."""
     fixes: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
+
+    def __init_subclass__(cls, of: str = "", **others: Any) -> None:
+        """``of`` is the name of a row, whose facts it has as well."""
+        super().__init_subclass__(**others)
+        for fact, value in vars(PLACES[of]).items() if of else ():
+            if fact not in vars(cls):
+                setattr(cls, fact, value)
 
     def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
         self.location = location

@@ -14,7 +14,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.learning_places import HelionPlaces
 from gpucache.units import printable
 
 _LARGEST_BYTES = 16 << 20
@@ -22,7 +21,7 @@ _AGAIN = "Helion takes it for a miss and tunes the kernel again, which takes min
 _FIELDS = ("backend", "runtime_name", "specialization_key", "kernel_source_hash", "config_spec_hash")
 
 
-class Helion(HelionPlaces, FilesFormat):
+class Helion(FilesFormat, of="helion"):
     """The configurations that Helion found by running kernels."""
 
     layout = Layout(

@@ -21,7 +21,6 @@ from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.learning_places import InductorPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, elf
@@ -79,7 +78,7 @@ def _key(groups: Sequence[str]) -> str:
     return b32decode(f"{groups[0].upper()}A====").hex()
 
 
-class Inductor(InductorPlaces, FilesFormat):
+class Inductor(FilesFormat, of="inductor"):
     """The graphs that ``torch.compile`` stores, and the code that it generated for them."""
 
     layout = Layout(

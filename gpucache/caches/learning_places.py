@@ -16,6 +16,7 @@ from gpucache.caches.places import (
     Var,
     cached,
     on,
+    row,
     user_cached,
 )
 
@@ -28,186 +29,8 @@ class _File(Var):
         return found and (found[0].parent, found[1])
 
 
-class InductorPlaces(Places):
-    name = "inductor"
-    title = "TorchInductor cache"
-    owner = "TorchInductor"
-    unseen = "a changed byte inside a library, or a changed module of a kernel"
-    place = Place(
-        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        off={
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
-            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
-        },
-        runs=True,
-    )
-    tracing = {"TORCH_LOGS": "+inductor"}
-
-
-class TorchExtensionsPlaces(Places):
-    name = "torch-extensions"
-    title = "PyTorch extensions"
-    owner = "PyTorch"
-    unseen = "a changed byte inside a library, as ninja goes by times"
-    place = Place(
-        (Var("TORCH_EXTENSIONS_DIR"), *user_cached("torch_extensions")),
-        runs=True,
-    )
-
-
-class TorchKernelsPlaces(Places):
-    name = "torch-kernels"
-    title = "PyTorch jiterator kernels"
-    owner = "PyTorch"
-    unseen = "a changed byte inside a binary, or that of another kernel"
-    place = Place(
-        (
-            Var("PYTORCH_KERNEL_CACHE_PATH"),
-            *on(cached("torch/kernels"), windows=(Var("TEMP", "torch/kernels"),)),
-        ),
-        off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
-    )
-
-
-class HelionPlaces(Places):
-    name = "helion"
-    title = "Helion autotuning records"
-    owner = "Helion"
-    unseen = "the record of another kernel"
-    place = Place(
-        (
-            Var("HELION_CACHE_DIR"),
-            Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
-            Temporary("torchinductor_", inside="helion"),
-        ),
-        off={"HELION_FORCE_AUTOTUNE": ("1",)},
-    )
-
-
-class TvmFfiPlaces(Places):
-    name = "tvm-ffi"
-    title = "TVM-FFI inline modules"
-    owner = "TVM-FFI"
-    unseen = "a changed byte in a library, or the library of another module"
-    place = Place((Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)), runs=True)
-
-
 _TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
 """The places of each GPU's kernels of ``torch.compile``, below its own cache."""
-
-
-class TritonPlaces(Places):
-    name = "triton"
-    title = "Triton kernel cache"
-    owner = "Triton"
-    place = Place(
-        (Var("TRITON_CACHE_DIR"), Var("TRITON_HOME", ".triton/cache"), Home(".triton/cache", expanded=True)),
-        also=(
-            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
-            *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
-        ),
-        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
-        runs=True,
-        opt_in=False,
-    )
-
-
-class CutilePlaces(Places):
-    name = "cutile"
-    title = "cuTile Python cache"
-    owner = "cuTile"
-    unseen = ANY_BINARY
-    place = Place(
-        (
-            Var("CUDA_TILE_CACHE_DIR"),
-            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "cutile-python"),
-            Home(".cache/cutile-python", expanded=True),
-        ),
-        off={"CUDA_TILE_CACHE_DIR": ("0", "off", "none")},
-        limit=("CUDA_TILE_CACHE_SIZE", 2 << 30),
-    )
-
-
-class CuteDslPlaces(Places):
-    name = "cute-dsl"
-    title = "CuTe DSL cache"
-    owner = "the CuTe DSL"
-    place = Place(
-        (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
-        off={
-            "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
-            "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
-        },
-    )
-
-
-class FlashAttentionPlaces(Places):
-    name = "flash-attention"
-    title = "FlashAttention 4 kernel cache"
-    owner = "FlashAttention"
-    unseen = "a changed byte in an object, or the object of another kernel"
-    place = Place(
-        (Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"), Temporary("", inside="flash_attention_cute_dsl_cache")),
-        turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
-        runs=True,
-    )
-
-
-class QuackPlaces(Places):
-    name = "quack"
-    title = "QuACK kernel cache"
-    owner = "QuACK"
-    unseen = "a changed byte in an object, or the object of another kernel"
-    place = Place((Var("QUACK_CACHE_DIR"), Temporary("", inside="quack_cache")), runs=True)
-
-
-class FlydslPlaces(Places):
-    name = "flydsl"
-    title = "FlyDSL kernel cache"
-    owner = "FlyDSL"
-    place = Place(
-        (Var("FLYDSL_RUNTIME_CACHE_DIR"), Home(".flydsl/cache", expanded=True)),
-        off={"FLYDSL_RUNTIME_ENABLE_CACHE": ("0", "false", "off", "no")},
-        runs=True,
-    )
-    unseen = "the kernel of another function that was put there"
-
-
-class TilusPlaces(Places):
-    name = "tilus"
-    title = "Tilus program cache"
-    owner = "Tilus"
-    place = Place((Var("TILUS_CACHE_DIR"), Home(".cache/tilus", expanded=True)), runs=True)
-    unseen = "a changed byte inside a library"
-
-
-class TileLangPlaces(Places):
-    name = "tilelang"
-    title = "TileLang kernel cache"
-    owner = "TileLang"
-    place = Place(
-        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
-        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
-        runs=True,
-        opt_in=False,
-    )
-    tracing = {"TILELANG_VERBOSE": "1"}
-
-
-class AiterPlaces(Places):
-    name = "aiter"
-    title = "AITER modules"
-    owner = "AITER"
-    unseen = "a changed byte inside a library"
-    place = Place(
-        (Var("AITER_JIT_DIR"), Home(".aiter/jit", expanded=True)),
-        runs=True,
-        lacking=(
-            "without AITER_JIT_DIR AITER keeps modules inside its own package, in aiter/jit, if that can be "
-            "written, where gpucache does not look"
-        ),
-    )
 
 
 class TinygradPlaces(Places):
@@ -276,127 +99,6 @@ class JaxPlaces(Places):
         return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().found(environ)
 
 
-class OpenvinoPlaces(Places):
-    name = "openvino"
-    title = "OpenVINO model cache"
-    owner = "OpenVINO"
-    place = Place(
-        (),
-        remedy="name another directory with CACHE_DIR",
-        nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
-        lacking="a program names the place by the property CACHE_DIR alone",
-        opt_in=False,
-    )
-    unseen = "changed weights, or the model of another file, with which the program computes"
-
-
-class OnnxRuntimeTrtPlaces(Places):
-    name = "onnxruntime-trt"
-    title = "ONNX Runtime TensorRT engines"
-    owner = "ONNX Runtime"
-    unseen = "damage behind the beginning of an engine or a timing cache"
-    place = Place(
-        (Var("ORT_TENSORRT_CACHE_PATH"), Var("ORT_TENSORRT_ENGINE_CACHE_PATH")),
-        nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
-        off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
-        turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
-        lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
-    )
-
-
-class TorchTensorrtPlaces(Places):
-    name = "torch-tensorrt"
-    title = "Torch-TensorRT engine cache"
-    owner = "Torch-TensorRT"
-    unseen = "damage behind the beginning of an engine or a timing cache"
-    place = Place(
-        (Temporary("torch_tensorrt_engine_cache", user=False),),
-        remedy="name another directory with engine_cache_dir and timing_cache_path",
-        limit=("", 5 << 30),  # unless a program sets another
-        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
-    )
-
-
-class TensorrtRtxPlaces(Places):
-    """The kernels that TensorRT-RTX compiled for engines, which run on any GPU, when programs started.
-
-    Source: Torch-TensorRT 2.14 (PyPI), ``dynamo/_defaults.py`` and ``runtime/_runtime_cache.py``, and the
-    texts in the library of TensorRT-RTX 1.7 (PyPI); no file written on a GPU was available. All engines of a
-    user share one file, replaced as a whole below a lock. A file of another version of TensorRT-RTX or
-    another GPU is rejected, and so is a broken header.
-    """
-
-    name = "tensorrt-rtx"
-    title = "TensorRT-RTX runtime cache"
-    owner = "TensorRT-RTX"
-    place = Place(
-        (Temporary("torch_tensorrt_"),),
-        remedy="name another file with runtime_cache",
-        lacking=(
-            "Torch-TensorRT has no variable but TMPDIR; a program names a file with runtime_cache, and one "
-            "of ONNX Runtime a directory with nv_runtime_cache_path"
-        ),
-    )
-    signs = (r"runtime_cache\w*\.bin",)
-    unlisted = r"(?!runtime_cache\w*\.bin$).*"
-
-
-class VllmPlaces(Places):
-    name = "vllm"
-    title = "vLLM compile cache"
-    owner = "vLLM"
-    place = Place(
-        (Var("VLLM_CACHE_ROOT"), *cached("vllm", expanded=True)),
-        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
-        runs=True,
-    )
-    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
-
-
-class FlashInferPlaces(Places):
-    name = "flashinfer"
-    title = "FlashInfer module cache"
-    owner = "FlashInfer"
-    unseen = "a changed byte inside a library, as ninja goes by times"
-    place = Place(
-        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
-        runs=True,
-        opt_in=False,
-        lacking="results of its autotuner are in the file that a program names with autotune(cache=...)",
-    )
-    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
-
-
-class DeepGemmPlaces(Places):
-    name = "deep-gemm"
-    title = "DeepGEMM kernel cache"
-    owner = "DeepGEMM"
-    unseen = "a changed byte inside a cubin"
-    place = Place(
-        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
-        also=(
-            Var("VLLM_CACHE_ROOT", "deep_gemm"),
-            Home(".cache/vllm/deep_gemm"),
-            Var("SGLANG_DG_CACHE_DIR"),
-            Home(".cache/deep_gemm"),
-            Home(".cache/sglang/deep_gemm"),
-        ),
-    )
-    tracing = {"DG_JIT_DEBUG": "1"}
-
-
-class MiopenPlaces(Places):
-    name = "miopen"
-    title = "MIOpen kernel cache"
-    owner = "MIOpen"
-    place = Place(
-        (Var("MIOPEN_CUSTOM_CACHE_DIR"), *on((Home(".cache/miopen"),), windows=(Home(".miopen/cache"),))),
-        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
-        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
-    )
-    tracing = {"MIOPEN_LOG_LEVEL": "6"}
-
-
 _GGML_OPENCL_VARIABLE, _GGML_OPENCL_DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
 
 
@@ -432,120 +134,6 @@ class GgmlOpenclPlaces(Places):
             yield location._replace(enabled=location.enabled and not off, problems=problems)
 
 
-class UnslothPlaces(Places):
-    name = "unsloth"
-    title = "Unsloth mega-cache"
-    owner = "Unsloth"
-    unseen = "the bundle of another program that was put there with its manifest"
-    place = Place(
-        (Var("UNSLOTH_MEGA_CACHE_DIR"), Home(".cache/unsloth/mega_cache", expanded=True)),
-        off={"UNSLOTH_MEGA_CACHE": ("0", "false", "off", "no")},
-        runs=True,
-    )
-
-
-class B12xPlaces(Places):
-    name = "b12x"
-    title = "B12X kernel cache"
-    owner = "B12X"
-    unseen = "the object of another kernel that was put there with its manifest"
-    place = Place((Var("B12X_COMPILE_CACHE_DIR"), *cached("b12x/compile", expanded=True)), runs=True)
-
-
-class MlxPlaces(Places):
-    name = "mlx"
-    title = "MLX kernel cache for CUDA"
-    owner = "MLX"
-    unseen = "the kernels of another GPU, compiler or source, as the module's name alone is the key"
-    place = Place((Var("MLX_PTX_CACHE_DIR"), Temporary("mlx", user=False)))
-
-
-class HidetPlaces(Places):
-    name = "hidet"
-    title = "Hidet operator cache"
-    owner = "Hidet"
-    place = Place(
-        (Home(".cache/hidet", expanded=True),),
-        remedy="name another directory with hidet.option.cache_dir",
-        runs=True,
-        lacking="no variable but HOME moves it; a program names a place with hidet.option.cache_dir",
-    )
-    unseen = "a changed byte inside a library"
-
-
-class ModularPlaces(Places):
-    name = "modular"
-    title = "Mojo and MAX compile cache"
-    owner = "Mojo"
-    place = Place(
-        (
-            Var("MODULAR_CACHE_DIR"),
-            Var("MODULAR_DERIVED_PATH", "cache"),
-            Var("MODULAR_HOME", "cache"),
-            *cached("modular"),
-        ),
-        runs=True,
-    )
-
-
-class CudfPlaces(Places):
-    """The kernels that cuDF compiled at run time, with its librtcx.
-
-    Source: libcudf 26.10 (PyPI), the places in its library, and NVIDIA's page on its Spark plugin; no file
-    written on a GPU was available. A file is named by a SHA-256 of the code, the versions of CUDA and the
-    driver, the GPU and the path of cuDF's own sources. Old ones are never removed.
-    """
-
-    name = "cudf"
-    title = "cuDF kernel cache"
-    owner = "cuDF"
-    place = Place(
-        (
-            Var("LIBCUDF_KERNEL_CACHE_PATH"),
-            *cached("libcudf"),
-            Temporary("libcudf", user=False),
-        ),
-        off={"LIBCUDF_KERNEL_CACHE_DISABLED": ("1", "on", "true", "yes")},
-    )
-    signs = ("rtcx_cache",)
-
-
-class HubKernelsPlaces(Places):
-    name = "hub-kernels"
-    title = "kernels from Hugging Face's hub"
-    owner = "the package kernels"
-    place = Place(
-        (
-            Var("KERNELS_CACHE"),
-            Var("HF_HUB_CACHE"),
-            Var("HF_HOME", "hub"),
-            *cached("huggingface/hub", expanded=True),
-        ),
-        runs=True,
-    )
-
-
-class TtMetalPlaces(Places):
-    """The programs of Tenstorrent's cores.
-
-    Source: tt-metal of 2025, ``tt_metal/jit_build/build.cpp``; no file written by it was available. A
-    directory for each build of tt-metal and device has ``firmware`` and ``kernels``; a start of another build
-    removes those of all others.
-    """
-
-    name = "tt-metal"
-    title = "TT-Metal kernel cache"
-    owner = "TT-Metal"
-    place = Place(
-        (
-            Var("TT_METAL_CACHE", "tt-metal-cache"),
-            Home(".cache/tt-metal-cache"),
-            Temporary("tt-metal-cache", user=False, folder="/tmp"),
-        )
-    )
-    signs = (r"\d+/(?:firmware|kernels)", r"[0-9a-f]{7,40}/\d+/(?:firmware|kernels)")
-
-
 class NeuronPlaces(Places):
     """What AWS's compiler made for Trainium and Inferentia.
 
@@ -569,16 +157,280 @@ class NeuronPlaces(Places):
         return iter(()) if "://" in at else super().found(environ)
 
 
-class TunableOpPlaces(Places):
-    name = "tunableop"
-    title = "PyTorch TunableOp results"
-    owner = "PyTorch"
-    unseen = "a changed result"
-    place = Place(
-        (_File("PYTORCH_TUNABLEOP_FILENAME"),),
+ROWS = (
+    row(
+        ("inductor", "TorchInductor cache", "TorchInductor"),
+        Var("TORCHINDUCTOR_CACHE_DIR"),
+        Temporary("torchinductor_"),
+        unseen="a changed byte inside a library, or a changed module of a kernel",
+        tracing={"TORCH_LOGS": "+inductor"},
+        off={
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
+            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
+        },
+        runs=True,
+    ),
+    row(
+        ("torch-extensions", "PyTorch extensions", "PyTorch"),
+        Var("TORCH_EXTENSIONS_DIR"),
+        *user_cached("torch_extensions"),
+        unseen="a changed byte inside a library, as ninja goes by times",
+        runs=True,
+    ),
+    row(
+        ("torch-kernels", "PyTorch jiterator kernels", "PyTorch"),
+        Var("PYTORCH_KERNEL_CACHE_PATH"),
+        *on(cached("torch/kernels"), windows=(Var("TEMP", "torch/kernels"),)),
+        unseen="a changed byte inside a binary, or that of another kernel",
+        off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
+    ),
+    row(
+        ("helion", "Helion autotuning records", "Helion"),
+        Var("HELION_CACHE_DIR"),
+        Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
+        Temporary("torchinductor_", inside="helion"),
+        unseen="the record of another kernel",
+        off={"HELION_FORCE_AUTOTUNE": ("1",)},
+    ),
+    row(
+        ("tvm-ffi", "TVM-FFI inline modules", "TVM-FFI"),
+        Var("TVM_FFI_CACHE_DIR"),
+        Home(".cache/tvm-ffi", expanded=True),
+        unseen="a changed byte in a library, or the library of another module",
+        runs=True,
+    ),
+    row(
+        ("triton", "Triton kernel cache", "Triton"),
+        Var("TRITON_CACHE_DIR"),
+        Var("TRITON_HOME", ".triton/cache"),
+        Home(".triton/cache", expanded=True),
+        also=(
+            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
+            *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
+        ),
+        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
+        runs=True,
+        opt_in=False,
+    ),
+    row(
+        ("cutile", "cuTile Python cache", "cuTile"),
+        Var("CUDA_TILE_CACHE_DIR"),
+        Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "cutile-python"),
+        Home(".cache/cutile-python", expanded=True),
+        unseen=ANY_BINARY,
+        off={"CUDA_TILE_CACHE_DIR": ("0", "off", "none")},
+        limit=("CUDA_TILE_CACHE_SIZE", 2 << 30),
+    ),
+    row(
+        ("cute-dsl", "CuTe DSL cache", "the CuTe DSL"),
+        Var("CUTE_DSL_CACHE_DIR"),
+        Temporary("", inside="cutlass_python_cache"),
+        off={"CUTE_DSL_NO_CACHE": ("1", "true", "on"), "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on")},
+    ),
+    row(
+        ("flash-attention", "FlashAttention 4 kernel cache", "FlashAttention"),
+        Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"),
+        Temporary("", inside="flash_attention_cute_dsl_cache"),
+        unseen="a changed byte in an object, or the object of another kernel",
+        turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
+        runs=True,
+    ),
+    row(
+        ("quack", "QuACK kernel cache", "QuACK"),
+        Var("QUACK_CACHE_DIR"),
+        Temporary("", inside="quack_cache"),
+        unseen="a changed byte in an object, or the object of another kernel",
+        runs=True,
+    ),
+    row(
+        ("flydsl", "FlyDSL kernel cache", "FlyDSL"),
+        Var("FLYDSL_RUNTIME_CACHE_DIR"),
+        Home(".flydsl/cache", expanded=True),
+        unseen="the kernel of another function that was put there",
+        off={"FLYDSL_RUNTIME_ENABLE_CACHE": ("0", "false", "off", "no")},
+        runs=True,
+    ),
+    row(
+        ("tilus", "Tilus program cache", "Tilus"),
+        Var("TILUS_CACHE_DIR"),
+        Home(".cache/tilus", expanded=True),
+        unseen="a changed byte inside a library",
+        runs=True,
+    ),
+    row(
+        ("tilelang", "TileLang kernel cache", "TileLang"),
+        Var("TILELANG_CACHE_DIR"),
+        Home(".tilelang/cache", expanded=True),
+        tracing={"TILELANG_VERBOSE": "1"},
+        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
+        runs=True,
+        opt_in=False,
+    ),
+    row(
+        ("aiter", "AITER modules", "AITER"),
+        Var("AITER_JIT_DIR"),
+        Home(".aiter/jit", expanded=True),
+        unseen="a changed byte inside a library",
+        runs=True,
+        lacking="without AITER_JIT_DIR AITER keeps modules inside its own package, in aiter/jit, if that can "
+        "be written, where gpucache does not look",
+    ),
+    row(
+        ("openvino", "OpenVINO model cache", "OpenVINO"),
+        unseen="changed weights, or the model of another file, with which the program computes",
+        remedy="name another directory with CACHE_DIR",
+        nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
+        lacking="a program names the place by the property CACHE_DIR alone",
+        opt_in=False,
+    ),
+    row(
+        ("onnxruntime-trt", "ONNX Runtime TensorRT engines", "ONNX Runtime"),
+        Var("ORT_TENSORRT_CACHE_PATH"),
+        Var("ORT_TENSORRT_ENGINE_CACHE_PATH"),
+        unseen="damage behind the beginning of an engine or a timing cache",
+        nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
+        off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
+        turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
+        lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
+    ),
+    row(
+        ("torch-tensorrt", "Torch-TensorRT engine cache", "Torch-TensorRT"),
+        Temporary("torch_tensorrt_engine_cache", user=False),
+        unseen="damage behind the beginning of an engine or a timing cache",
+        remedy="name another directory with engine_cache_dir and timing_cache_path",
+        limit=("", 5 << 30),  # unless a program sets another
+        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
+    ),
+    # The kernels that TensorRT-RTX compiled for engines, which run on any GPU, when programs started. Source:
+    # Torch-TensorRT 2.14 (PyPI), ``dynamo/_defaults.py`` and ``runtime/_runtime_cache.py``, and the texts in
+    # the library of TensorRT-RTX 1.7 (PyPI); no file written on a GPU was available. All engines of a user
+    # share one file, replaced as a whole below a lock. A file of another version of TensorRT-RTX or another
+    # GPU is rejected, and so is a broken header.
+    row(
+        ("tensorrt-rtx", "TensorRT-RTX runtime cache", "TensorRT-RTX"),
+        Temporary("torch_tensorrt_"),
+        signs=(r"runtime_cache\w*\.bin",),
+        unlisted=r"(?!runtime_cache\w*\.bin$).*",
+        remedy="name another file with runtime_cache",
+        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a file with runtime_cache, and "
+        "one of ONNX Runtime a directory with nv_runtime_cache_path",
+    ),
+    row(
+        ("vllm", "vLLM compile cache", "vLLM"),
+        Var("VLLM_CACHE_ROOT"),
+        *cached("vllm", expanded=True),
+        tracing={"VLLM_LOGGING_LEVEL": "DEBUG"},
+        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
+        runs=True,
+    ),
+    row(
+        ("flashinfer", "FlashInfer module cache", "FlashInfer"),
+        Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"),
+        Home(".cache/flashinfer", expanded=True),
+        unseen="a changed byte inside a library, as ninja goes by times",
+        tracing={"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"},  # else it builds for debuggers
+        runs=True,
+        opt_in=False,
+        lacking="results of its autotuner are in the file that a program names with autotune(cache=...)",
+    ),
+    row(
+        ("deep-gemm", "DeepGEMM kernel cache", "DeepGEMM"),
+        Var("DG_JIT_CACHE_DIR"),
+        Home(".deep_gemm"),
+        unseen="a changed byte inside a cubin",
+        tracing={"DG_JIT_DEBUG": "1"},
+        also=(
+            Var("VLLM_CACHE_ROOT", "deep_gemm"),
+            Home(".cache/vllm/deep_gemm"),
+            Var("SGLANG_DG_CACHE_DIR"),
+            Home(".cache/deep_gemm"),
+            Home(".cache/sglang/deep_gemm"),
+        ),
+    ),
+    row(
+        ("miopen", "MIOpen kernel cache", "MIOpen"),
+        Var("MIOPEN_CUSTOM_CACHE_DIR"),
+        *on((Home(".cache/miopen"),), windows=(Home(".miopen/cache"),)),
+        tracing={"MIOPEN_LOG_LEVEL": "6"},
+        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
+        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
+    ),
+    row(
+        ("unsloth", "Unsloth mega-cache", "Unsloth"),
+        Var("UNSLOTH_MEGA_CACHE_DIR"),
+        Home(".cache/unsloth/mega_cache", expanded=True),
+        unseen="the bundle of another program that was put there with its manifest",
+        off={"UNSLOTH_MEGA_CACHE": ("0", "false", "off", "no")},
+        runs=True,
+    ),
+    row(
+        ("b12x", "B12X kernel cache", "B12X"),
+        Var("B12X_COMPILE_CACHE_DIR"),
+        *cached("b12x/compile", expanded=True),
+        unseen="the object of another kernel that was put there with its manifest",
+        runs=True,
+    ),
+    row(
+        ("mlx", "MLX kernel cache for CUDA", "MLX"),
+        Var("MLX_PTX_CACHE_DIR"),
+        Temporary("mlx", user=False),
+        unseen="the kernels of another GPU, compiler or source, as the module's name alone is the key",
+    ),
+    row(
+        ("hidet", "Hidet operator cache", "Hidet"),
+        Home(".cache/hidet", expanded=True),
+        unseen="a changed byte inside a library",
+        remedy="name another directory with hidet.option.cache_dir",
+        runs=True,
+        lacking="no variable but HOME moves it; a program names a place with hidet.option.cache_dir",
+    ),
+    row(
+        ("modular", "Mojo and MAX compile cache", "Mojo"),
+        Var("MODULAR_CACHE_DIR"),
+        Var("MODULAR_DERIVED_PATH", "cache"),
+        Var("MODULAR_HOME", "cache"),
+        *cached("modular"),
+        runs=True,
+    ),
+    # The kernels that cuDF compiled at run time, with its librtcx. Source: libcudf 26.10 (PyPI), the places
+    # in its library, and NVIDIA's page on its Spark plugin; no file written on a GPU was available. A file is
+    # named by a SHA-256 of the code, the versions of CUDA and the driver, the GPU and the path of cuDF's own
+    # sources. Old ones are never removed.
+    row(
+        ("cudf", "cuDF kernel cache", "cuDF"),
+        Var("LIBCUDF_KERNEL_CACHE_PATH"),
+        *cached("libcudf"),
+        Temporary("libcudf", user=False),
+        signs=("rtcx_cache",),
+        off={"LIBCUDF_KERNEL_CACHE_DISABLED": ("1", "on", "true", "yes")},
+    ),
+    row(
+        ("hub-kernels", "kernels from Hugging Face's hub", "the package kernels"),
+        Var("KERNELS_CACHE"),
+        Var("HF_HUB_CACHE"),
+        Var("HF_HOME", "hub"),
+        *cached("huggingface/hub", expanded=True),
+        runs=True,
+    ),
+    # The programs of Tenstorrent's cores. Source: tt-metal of 2025, ``tt_metal/jit_build/build.cpp``; no file
+    # written by it was available. A directory for each build of tt-metal and device has ``firmware`` and
+    # ``kernels``; a start of another build removes those of all others.
+    row(
+        ("tt-metal", "TT-Metal kernel cache", "TT-Metal"),
+        Var("TT_METAL_CACHE", "tt-metal-cache"),
+        Home(".cache/tt-metal-cache"),
+        Temporary("tt-metal-cache", user=False, folder="/tmp"),
+        signs=(r"\d+/(?:firmware|kernels)", r"[0-9a-f]{7,40}/\d+/(?:firmware|kernels)"),
+    ),
+    row(
+        ("tunableop", "PyTorch TunableOp results", "PyTorch"),
+        _File("PYTORCH_TUNABLEOP_FILENAME"),
+        unseen="a changed result",
         nowhere="PyTorch writes it into the current directory until PYTORCH_TUNABLEOP_FILENAME names a file",
         remedy="set PYTORCH_TUNABLEOP_FILENAME to a file elsewhere",
         off={"PYTORCH_TUNABLEOP_ENABLED": ("0",)},
         turn_on=(("PYTORCH_TUNABLEOP_ENABLED", "1"),),
         leaf="tunableop/tunableop_results.csv",
-    )
+    ),
+)

@@ -9,7 +9,6 @@ from gpucache.caches import mega_cache
 from gpucache.caches.files import LARGEST_BYTES, Files, Parts, Span
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.learning_places import B12xPlaces, UnslothPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
@@ -66,7 +65,7 @@ class _Manifested(FilesFormat):
         return found if isinstance(found, dict) else None
 
 
-class B12x(B12xPlaces, _Manifested):
+class B12x(_Manifested, of="b12x"):
     """The kernels of CuTe DSL that B12X compiled.
 
     Source: b12x 1.5 (PyPI), ``b12x/_lib/compiler.py`` and ``b12x/_lib/cache_integrity.py``; no file written
@@ -85,7 +84,7 @@ class B12x(B12xPlaces, _Manifested):
     folders_removed = 1
 
 
-class Unsloth(UnslothPlaces, _Manifested):
+class Unsloth(_Manifested, of="unsloth"):
     """The bundles of ``torch.compiler.save_cache_artifacts`` that Unsloth keeps for each environment and
     model.
 

@@ -21,7 +21,6 @@ from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.learning_places import MiopenPlaces
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
@@ -32,7 +31,7 @@ _ROWS = "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_
 _RECORD = re.compile(rb"[^=]+=[^:;]+:[^;]*(?:;[^:;]+:[^;]*)*;?")
 
 
-class Miopen(MiopenPlaces, DatabaseFormat):
+class Miopen(DatabaseFormat, of="miopen"):
     """The files that MIOpen stores for each of its versions and each kind of GPU: a file is an entry."""
 
     layout = Layout(

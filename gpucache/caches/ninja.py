@@ -13,7 +13,6 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, HeldError
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
-from gpucache.caches.learning_places import FlashInferPlaces, TorchExtensionsPlaces, TvmFfiPlaces
 from gpucache.caches.portable import Moving
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -100,7 +99,7 @@ _FILES = (
 _MADE = re.compile(r"\.(?:so|pyd|o|obj)$|^\.ninja_")
 
 
-class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
+class TorchExtensions(NinjaFormat, of="torch-extensions"):
     """Modules of ``load`` and ``load_inline``, from exllama to DeepSpeed.
 
     Source: PyTorch 2.13, ``torch/utils/cpp_extension.py`` and ``torch/utils/file_baton.py``; checked against
@@ -172,7 +171,7 @@ _TVM_FILES = (
 )
 
 
-class TvmFfi(TvmFfiPlaces, NinjaFormat):
+class TvmFfi(NinjaFormat, of="tvm-ffi"):
     """Modules of ``load_inline`` and ``load``, from FlashInfer to SGLang.
 
     Source: TVM-FFI 0.1.15, ``tvm_ffi/cpp/extension.py`` and ``tvm_ffi/utils/lockfile.py``; checked against
@@ -227,7 +226,7 @@ def _key(groups: Sequence[str]) -> str:
     return sha256("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class FlashInfer(FlashInferPlaces, NinjaFormat):
+class FlashInfer(NinjaFormat, of="flashinfer"):
     """The attention kernels and others that FlashInfer built, for servers of language models above all.
 
     Source: FlashInfer 0.7, ``flashinfer/jit/core.py``, ``flashinfer/jit/cpp_ext.py`` and

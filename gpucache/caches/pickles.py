@@ -20,8 +20,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.learning_places import FlydslPlaces, HidetPlaces, TilusPlaces
-from gpucache.caches.systems import KeopsPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 from gpucache.units import printable
@@ -222,7 +220,7 @@ _MACHINE = r"(?:Linux|Darwin|Windows)_[\w.-]+_p\d+\.\d+\.\d+"
 _FORMULA = r"(?:pykeops_\w+_|keops\w*_)?[0-9a-f]{10}"
 
 
-class Keops(KeopsPlaces, PickledFormat):
+class Keops(PickledFormat, of="keops"):
     """The formulas that KeOps compiled.
 
     Source: keopscore 2.3 (PyPI), ``keopscore/config/base_config.py`` and ``keopscore/utils/Cache.py``;
@@ -254,7 +252,7 @@ class Keops(KeopsPlaces, PickledFormat):
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[\w.<>]+")
 
 
-class Flydsl(FlydslPlaces, PickledFormat):
+class Flydsl(PickledFormat, of="flydsl"):
     """The kernels of AMD's FlyDSL.
 
     Source: FlyDSL 0.5.0 (PyPI), ``flydsl/compiler/jit_{function,executor}.py``; checked against a kernel
@@ -302,7 +300,7 @@ _GRAPH = r"graphs/([0-9a-f]{16,64})"
 _TASK = r"ops/((?:cpu|cuda|hip)_space_\d)/([a-z_]\w*)/([0-9a-f]{16,64})"
 
 
-class Hidet(HidetPlaces, PickledFormat):
+class Hidet(PickledFormat, of="hidet"):
     """The operators that Hidet compiled.
 
     Source: hidet 0.6.1 (PyPI), ``hidet/option.py`` and ``hidet/drivers/build_{task,module}.py``; checked
@@ -354,7 +352,7 @@ class Hidet(HidetPlaces, PickledFormat):
         )
 
 
-class Tilus(TilusPlaces, Hidet):
+class Tilus(Hidet, of="tilus"):
     """The programs that Tilus compiled, in libraries and pickles of Hidet's kind.
 
     Source: Tilus 0.2.0 (PyPI), ``tilus/drivers.py`` and ``tilus/option.py``; no file written on a GPU was

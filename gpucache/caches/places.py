@@ -604,3 +604,10 @@ def _mount(line: str) -> Mount | None:
         return None
     options = frozenset((*fields[5].split(","), *kinds[2].split(",")))
     return Mount(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]), kinds[0], options)
+
+
+def row(names: tuple[str, str, str], *ways: Way, **facts: Any) -> type[Places]:
+    """A system of facts alone: name, title and owner, its ways, and facts of ``Places`` and ``Place``."""
+    own = {fact: facts.pop(fact) for fact in tuple(facts) if fact not in Place._fields}
+    own |= dict(zip(("name", "title", "owner"), names, strict=True))
+    return type(names[0], (Places,), {"place": Place(ways, **facts), **own})

@@ -25,7 +25,6 @@ from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.systems import PytoolsPlaces
 from gpucache.errors import CacheUnusableError, FormatError
 
 _PYTHON = r"([23]\.\d+\.\d+)\.(\w+\.\d+)"
@@ -56,7 +55,7 @@ _NAMES = pickles.Names.of(
 _NEVER = "pytools warns, the program computes it again at every start, and pytools never replaces it"
 
 
-class Pytools(PytoolsPlaces, DatabaseFormat):
+class Pytools(DatabaseFormat, of="pytools"):
     """The entries that programs store in pytools' ``PersistentDict``."""
 
     layout = Layout(

@@ -99,7 +99,7 @@ def format_of(name: str) -> "type[Format[Any]]":
         from gpucache.caches.opaque import OpaqueFormat
 
         row = PLACES[name]
-        return type(row.__name__, (row, OpaqueFormat), {"__doc__": row.__doc__, "__module__": row.__module__})
+        return type(row.__name__, (row, OpaqueFormat), {"__module__": row.__module__})
     module = import_module(module_of(name))
     made = (one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__)
     found: type[Format[Any]] = next(one for one in made if getattr(one, "name", "") == name)

@@ -13,11 +13,9 @@ from xxhash import xxh3_128_digest
 
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.caches import files
-from gpucache.caches.desktop_places import FirefoxPlaces, MpvPlaces, QtPlaces
 from gpucache.caches.files import Files, Frame, Parts, Rule
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, Left, Whose, hashed
-from gpucache.caches.learning_places import HubKernelsPlaces, ModularPlaces, TunableOpPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 
@@ -98,7 +96,7 @@ def _firefox(one: Parts) -> str:
     )
 
 
-class Firefox(FirefoxPlaces, SealedFormat):
+class Firefox(SealedFormat, of="firefox"):
     """The programs of WebRender in each profile.
 
     Source: Firefox, ``gfx/webrender_bindings/src/program_cache.rs``; checked against files of Firefox 153 on
@@ -147,7 +145,7 @@ def _qt(one: Parts) -> str:
     return wrong if begins else "does not begin as Qt's do"
 
 
-class Qt(QtPlaces, SealedFormat):
+class Qt(SealedFormat, of="qt"):
     """The programs of Qt Quick and of QOpenGLShaderProgram.
 
     Source: Qt, ``src/gui/opengl/qopenglprogrambinarycache.cpp``; checked against files of PySide6 6.12 on
@@ -197,7 +195,7 @@ def _mpv(one: Parts) -> str:
     return _mesa(one.read("binary"), one.numbers["form"]) if begins else ""
 
 
-class Mpv(MpvPlaces, SealedFormat):
+class Mpv(SealedFormat, of="mpv"):
     """The shaders of mpv's two renderers.
 
     Source: mpv, ``video/out/gpu/shader_cache.c``, and libplacebo; checked against files of mpv 0.35 on Mesa's
@@ -233,7 +231,7 @@ def _unlike_name(one: Parts) -> str:
     return "" if hasher.hexdigest() == one.name else "does not have the content by which it is named"
 
 
-class HubKernels(HubKernelsPlaces, SealedFormat):
+class HubKernels(SealedFormat, of="hub-kernels"):
     """Compiled kernels from the hub of Hugging Face: downloads, in the directory of all of its downloads.
 
     Source: kernels 0.17, ``kernels/hf_hub.py`` and ``kernels/resolver.py``, and huggingface_hub,
@@ -275,7 +273,7 @@ _FOLDER = r"/([a-z\d+-]{1,19}|[a-z\d+-]*\.[a-z\d.+-]+)"
 _FOLDERS = [r"\.(mojo|max|mogg)_cache" + _FOLDER * depth for depth in (2, 3, 4)]
 
 
-class Modular(ModularPlaces, SealedFormat):
+class Modular(SealedFormat, of="modular"):
     """What Mojo and MAX compiled.
 
     Source: files of mojo 1.2 and max 26.7 (PyPI) on a CPU, under each of the variables, and their behaviour
@@ -307,7 +305,7 @@ def _lines(one: Parts) -> str:
     return "" if rows[0].startswith(TunableOp.begins) else "does not begin with the versions of its libraries"
 
 
-class TunableOp(TunableOpPlaces, SealedFormat):
+class TunableOp(SealedFormat, of="tunableop"):
     """The fastest implementation of each matrix product that PyTorch measured: no code, but slow to make.
 
     Source: PyTorch, ``aten/src/ATen/cuda/tunable/Tunable.cpp`` and ``README.md``; PyTorch 2.15 (PyPI) read

@@ -1,7 +1,8 @@
 """The places of every third-party system's caches: a row for each system.
 
-A row is facts: names, variables, directories, switches and limits. Other behaviour of an owner is a method of
-its row. Must not know any format: that is imported when there is a cache to open.
+A row is facts: names, variables, directories, switches and limits. Where an owner does more, the row is a
+class with methods, from which its format inherits. Must not know any format: that is imported when there is a
+cache to open.
 """
 
 import os
@@ -28,6 +29,7 @@ from gpucache.caches.places import (
     mount_of,
     mounts,
     on,
+    row,
     temporary_on_windows,
     user_cached,
 )
@@ -148,27 +150,6 @@ class SyclPlaces(Places):
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
-
-
-class CudaCorePlaces(Places):
-    name = "cuda.core"
-    title = "cuda.core program cache"
-    owner = "cuda.core"
-    unseen = ANY_BINARY
-    place = Place(
-        (
-            Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
-            Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
-        ),
-        remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
-        lacking=(
-            "a program that passes a path to FileStreamProgramCache keeps its cache there, whatever the "
-            "environment says"
-        ),
-    )
-    below = {"nvrtc": ""}
-
-
 CUDA_PATH, _CUDA_DISABLE, CUDA_MAXSIZE = "CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE"
 CUDA_MOVE = "set CUDA_CACHE_PATH to a directory on a local disk"
 CUDA_MOST_BYTES = 4_294_967_296
@@ -270,46 +251,6 @@ class IntelNeoPlaces(Places):
 _OPTIX_SIZE = "OPTIX_CACHE_MAXSIZE"
 
 
-class OptixPlaces(Places):
-    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing.
-
-    Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8 (``optixDeviceContextSetCacheLocation`` and
-    ``...SetCacheDatabaseSizes``), and published directory listings and logs; no cache of an NVIDIA GPU was
-    available. ``optix7cache.db`` is an SQLite database, with its log and index next to it while a program
-    runs; its tables are not documented. OptiX evicts by itself, and replaces a broken database with a new
-    one.
-    """
-
-    name = "nvidia-optix"
-    title = "OptiX disk cache"
-    owner = "OptiX"
-    driver = True
-    place = Place(
-        (
-            Var("OPTIX_CACHE_PATH"),
-            Var("LOCALAPPDATA", "NVIDIA/OptixCache")
-            if WINDOWS
-            else Temporary("OptixCache_", folder="/var/tmp"),
-        ),
-        off={_OPTIX_SIZE: ("0",)},
-        limit=(_OPTIX_SIZE, None),  # whose default is not documented
-    )
-    signs = (r"optix\d*cache\.db",)
-    unlisted = r".*-(?:wal|shm)"
-
-
-class AmdComgrPlaces(Places):
-    name = "amd-comgr"
-    title = "AMD code object manager cache"
-    owner = "AMD's code object manager"
-    driver = True
-    unseen = ANY_BINARY
-    place = Place(
-        (Var("AMD_COMGR_CACHE_DIR"), *on(cached("comgr"), windows=(Var("LOCALAPPDATA", "cache/comgr"),))),
-        off={"AMD_COMGR_CACHE": ("0",)},
-    )
-
-
 class NumbaPlaces(Places):
     name = "numba"
     title = "Numba cache"
@@ -356,73 +297,7 @@ def _with_indexes() -> Iterator[Path]:
         below[:] = () if deep else sorted(name for name in below if not name.startswith("."))
 
 
-class WarpPlaces(Places):
-    name = "warp"
-    title = "Warp kernel cache"
-    owner = "Warp"
-    unseen = "changed code inside a binary"
-    place = Place(
-        (Var("WARP_CACHE_PATH"), *user_cached("warp", "NVIDIA")),
-        runs=True,
-        opt_in=False,
-    )
-
-
-class TaichiPlaces(Places):
-    name = "taichi"
-    title = "Taichi offline cache"
-    owner = "Taichi"
-    unseen = "a kernel of the same size in the place of another"
-    place = Place(
-        (
-            Var("TI_OFFLINE_CACHE_FILE_PATH"),
-            *on(
-                cached("taichi/ticache"),
-                windows=(Temporary("taichi_cache/ticache", user=False, folder="C:/"),),
-            ),
-        ),
-        off={"TI_OFFLINE_CACHE": ("0",)},
-        limit=("", 100 << 20),  # unless its program sets another size
-        opt_in=False,
-    )
-
-
 _MANAGER = "kernel_compilation_manager"
-
-
-class GstaichiPlaces(Places):
-    name = "gstaichi"
-    title = "GsTaichi offline cache"
-    owner = "GsTaichi"
-    unseen = "a kernel of the same size in the place of another"
-    place = Place(
-        (
-            Var("TI_OFFLINE_CACHE_FILE_PATH", _MANAGER),
-            *on(
-                cached(f"gstaichi/ticache/{_MANAGER}"),
-                windows=(Temporary(f"gstaichi_cache/ticache/{_MANAGER}", user=False, folder="C:/"),),
-            ),
-        ),
-        off={"TI_OFFLINE_CACHE": ("0",)},
-        leaf="taichi",  # as the variable is that of Taichi
-    )
-
-
-class QuadrantsPlaces(Places):
-    name = "quadrants"
-    title = "Quadrants offline cache"
-    owner = "Quadrants"
-    unseen = "a kernel of the same size in the place of another"
-    place = Place(
-        (
-            Var("QD_OFFLINE_CACHE_FILE_PATH", _MANAGER),
-            *on(
-                cached(f"quadrants/qdcache/{_MANAGER}"),
-                windows=(Temporary(f"quadrants_cache/qdcache/{_MANAGER}", user=False, folder="C:/"),),
-            ),
-        ),
-        off={"QD_OFFLINE_CACHE": ("0",)},
-    )
 
 
 class HashcatPlaces(Places):
@@ -496,99 +371,6 @@ class OpenCVPlaces(Places):
                 location = location._replace(root=str(_OPENCV_SHARED), decided_by="default", problems=told)
             off = cls.place.why_off(environ)
             yield location._replace(enabled=not off and places.is_folder(Path(location.root)))
-
-
-class ArrayFirePlaces(Places):
-    name = "arrayfire"
-    title = "ArrayFire kernel cache"
-    owner = "ArrayFire"
-    place = Place(
-        (
-            Var("AF_JIT_KERNEL_CACHE_DIRECTORY"),
-            *on((Var(XDG, ".arrayfire"), Home(".arrayfire")), windows=temporary_on_windows("ArrayFire")),
-        )
-    )
-    tracing = {"AF_TRACE": "jit"}
-
-
-class ClesperantoPlaces(Places):
-    name = "clesperanto"
-    title = "clesperanto kernel cache"
-    owner = "clesperanto"
-    place = Place(
-        on((Home(".cache/clesperanto"),), windows=(Var("LOCALAPPDATA", "clesperanto"),)),
-        remedy="set HOME for these programs alone",
-        off={"CLESPERANTO_NO_CACHE": ()},
-        lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
-    )
-    unseen = ANY_BINARY
-
-
-class PytoolsPlaces(Places):
-    name = "pytools"
-    title = "pytools dictionaries"
-    owner = "pytools"
-    unseen = "a changed value that is still a pickle"
-    place = Place(user_cached("pytools"))
-
-
-class AdaptiveCppPlaces(Places):
-    name = "adaptivecpp"
-    title = "AdaptiveCpp JIT cache"
-    owner = "AdaptiveCpp"
-    place = Place((Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")))
-    tracing = {"ACPP_DEBUG_LEVEL": "3"}
-    unseen = "a changed byte inside a binary, or the binary of another kernel"
-
-
-class PycudaPlaces(Places):
-    name = "pycuda"
-    title = "PyCUDA compiler cache"
-    owner = "PyCUDA"
-    unseen = ANY_BINARY
-    place = Place(
-        (Var("PYCUDA_CACHE_DIR"), *user_cached("pycuda", below="compiler-cache-v1")),
-        off={"PYCUDA_DISABLE_CACHE": ()},
-        also=(Temporary("pycuda-compiler-cache-v1-uid*", user=False),),
-    )
-
-
-class DrjitPlaces(Places):
-    name = "drjit"
-    title = "Dr.Jit kernel cache"
-    owner = "Dr.Jit"
-    place = Place(
-        (Var("DRJIT_CACHE_DIR"), Temporary("drjit", user=False) if WINDOWS else Home(".drjit")),
-        limit=("DRJIT_CACHE_MAXSIZE", None),
-    )
-    unseen = "a changed byte to anybody but Dr.Jit"
-
-
-class PyfrPlaces(Places):
-    name = "pyfr"
-    title = "PyFR kernel cache"
-    owner = "PyFR"
-    place = Place(
-        user_cached("pyfr"),
-        also=tuple(Var(f"PYFR_{backend}_CACHE_DIR") for backend in ("CUDA", "HIP", "OCL", "OMP")),
-        remedy="set PYFR_CUDA_CACHE_DIR, PYFR_HIP_CACHE_DIR, PYFR_OCL_CACHE_DIR or PYFR_OMP_CACHE_DIR",
-        limit=("", 128 << 20),
-        runs=True,
-    )
-    unseen = "a changed byte inside a binary, or that of another kernel"
-
-
-class KeopsPlaces(Places):
-    name = "keops"
-    title = "KeOps formula cache"
-    owner = "KeOps"
-    place = Place(
-        (Var("KEOPS_CACHE_FOLDER"),),
-        nowhere="KeOps keeps it in ~/.cache/keopsVERSION until KEOPS_CACHE_FOLDER names a directory; set it",
-        also=(Home(".cache/keops[0-9]*", expanded=True),),
-        runs=True,
-    )
-    unseen = "a changed byte inside a library"
 
 
 def folder_of_file(root: Path) -> Path:
@@ -691,5 +473,138 @@ class PoclPlaces(Places):
             )
 
 
+ROWS = (
+    row(
+        ("cuda.core", "cuda.core program cache", "cuda.core"),
+        Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
+        Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
+        unseen=ANY_BINARY,
+        below={"nvrtc": ""},
+        remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
+        lacking="a program that passes a path to FileStreamProgramCache keeps its cache there, whatever the "
+        "environment says",
+    ),
+    # The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing. Source: NVIDIA's
+    # ``optix_host.h`` of OptiX 7 and 8 (``optixDeviceContextSetCacheLocation`` and
+    # ``...SetCacheDatabaseSizes``), and published directory listings and logs; no cache of an NVIDIA GPU was
+    # available. ``optix7cache.db`` is an SQLite database, with its log and index next to it while a program
+    # runs; its tables are not documented. OptiX evicts by itself, and replaces a broken database with a new
+    # one.
+    row(
+        ("nvidia-optix", "OptiX disk cache", "OptiX"),
+        Var("OPTIX_CACHE_PATH"),
+        Var("LOCALAPPDATA", "NVIDIA/OptixCache") if WINDOWS else Temporary("OptixCache_", folder="/var/tmp"),
+        driver=True,
+        signs=(r"optix\d*cache\.db",),
+        unlisted=r".*-(?:wal|shm)",
+        off={_OPTIX_SIZE: ("0",)},
+        limit=(_OPTIX_SIZE, None),  # whose default is not documented
+    ),
+    row(
+        ("amd-comgr", "AMD code object manager cache", "AMD's code object manager"),
+        Var("AMD_COMGR_CACHE_DIR"),
+        *on(cached("comgr"), windows=(Var("LOCALAPPDATA", "cache/comgr"),)),
+        driver=True,
+        unseen=ANY_BINARY,
+        off={"AMD_COMGR_CACHE": ("0",)},
+    ),
+    row(
+        ("warp", "Warp kernel cache", "Warp"),
+        Var("WARP_CACHE_PATH"),
+        *user_cached("warp", "NVIDIA"),
+        unseen="changed code inside a binary",
+        runs=True,
+        opt_in=False,
+    ),
+    row(
+        ("taichi", "Taichi offline cache", "Taichi"),
+        Var("TI_OFFLINE_CACHE_FILE_PATH"),
+        *on(cached("taichi/ticache"), windows=(Temporary("taichi_cache/ticache", user=False, folder="C:/"),)),
+        unseen="a kernel of the same size in the place of another",
+        off={"TI_OFFLINE_CACHE": ("0",)},
+        limit=("", 100 << 20),  # unless its program sets another size
+        opt_in=False,
+    ),
+    row(
+        ("gstaichi", "GsTaichi offline cache", "GsTaichi"),
+        Var("TI_OFFLINE_CACHE_FILE_PATH", _MANAGER),
+        *on(
+            cached(f"gstaichi/ticache/{_MANAGER}"),
+            windows=(Temporary(f"gstaichi_cache/ticache/{_MANAGER}", user=False, folder="C:/"),),
+        ),
+        unseen="a kernel of the same size in the place of another",
+        off={"TI_OFFLINE_CACHE": ("0",)},
+        leaf="taichi",  # as the variable is that of Taichi
+    ),
+    row(
+        ("quadrants", "Quadrants offline cache", "Quadrants"),
+        Var("QD_OFFLINE_CACHE_FILE_PATH", _MANAGER),
+        *on(
+            cached(f"quadrants/qdcache/{_MANAGER}"),
+            windows=(Temporary(f"quadrants_cache/qdcache/{_MANAGER}", user=False, folder="C:/"),),
+        ),
+        unseen="a kernel of the same size in the place of another",
+        off={"QD_OFFLINE_CACHE": ("0",)},
+    ),
+    row(
+        ("arrayfire", "ArrayFire kernel cache", "ArrayFire"),
+        Var("AF_JIT_KERNEL_CACHE_DIRECTORY"),
+        *on((Var(XDG, ".arrayfire"), Home(".arrayfire")), windows=temporary_on_windows("ArrayFire")),
+        tracing={"AF_TRACE": "jit"},
+    ),
+    row(
+        ("clesperanto", "clesperanto kernel cache", "clesperanto"),
+        *on((Home(".cache/clesperanto"),), windows=(Var("LOCALAPPDATA", "clesperanto"),)),
+        unseen=ANY_BINARY,
+        remedy="set HOME for these programs alone",
+        off={"CLESPERANTO_NO_CACHE": ()},
+        lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
+    ),
+    row(
+        ("pytools", "pytools dictionaries", "pytools"),
+        *user_cached("pytools"),
+        unseen="a changed value that is still a pickle",
+    ),
+    row(
+        ("adaptivecpp", "AdaptiveCpp JIT cache", "AdaptiveCpp"),
+        Var("ACPP_APPDB_DIR"),
+        Var("XDG_DATA_HOME", "acpp"),
+        Home(".acpp"),
+        tracing={"ACPP_DEBUG_LEVEL": "3"},
+        unseen="a changed byte inside a binary, or the binary of another kernel",
+    ),
+    row(
+        ("pycuda", "PyCUDA compiler cache", "PyCUDA"),
+        Var("PYCUDA_CACHE_DIR"),
+        *user_cached("pycuda", below="compiler-cache-v1"),
+        unseen=ANY_BINARY,
+        off={"PYCUDA_DISABLE_CACHE": ()},
+        also=(Temporary("pycuda-compiler-cache-v1-uid*", user=False),),
+    ),
+    row(
+        ("drjit", "Dr.Jit kernel cache", "Dr.Jit"),
+        Var("DRJIT_CACHE_DIR"),
+        Temporary("drjit", user=False) if WINDOWS else Home(".drjit"),
+        unseen="a changed byte to anybody but Dr.Jit",
+        limit=("DRJIT_CACHE_MAXSIZE", None),
+    ),
+    row(
+        ("pyfr", "PyFR kernel cache", "PyFR"),
+        *user_cached("pyfr"),
+        unseen="a changed byte inside a binary, or that of another kernel",
+        also=tuple(Var(f"PYFR_{backend}_CACHE_DIR") for backend in ("CUDA", "HIP", "OCL", "OMP")),
+        remedy="set PYFR_CUDA_CACHE_DIR, PYFR_HIP_CACHE_DIR, PYFR_OCL_CACHE_DIR or PYFR_OMP_CACHE_DIR",
+        limit=("", 128 << 20),
+        runs=True,
+    ),
+    row(
+        ("keops", "KeOps formula cache", "KeOps"),
+        Var("KEOPS_CACHE_FOLDER"),
+        unseen="a changed byte inside a library",
+        nowhere="KeOps keeps it in ~/.cache/keopsVERSION until KEOPS_CACHE_FOLDER names a directory; set it",
+        also=(Home(".cache/keops[0-9]*", expanded=True),),
+        runs=True,
+    ),
+)
 PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}
-"""By name; the formats inherit from these."""
+"""By name."""

@@ -33,7 +33,6 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
-from gpucache.caches.systems import GstaichiPlaces, QuadrantsPlaces, TaichiPlaces
 from gpucache.errors import FormatError
 from gpucache.units import format_age
 
@@ -106,7 +105,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[start:end].decode("latin-1"), end
 
 
-class Taichi(TaichiPlaces, FilesFormat):
+class Taichi(FilesFormat, of="taichi"):
     """The kernels that ``ti.kernel`` stores for every architecture."""
 
     layout = Layout(
@@ -316,13 +315,13 @@ class Taichi(TaichiPlaces, FilesFormat):
             yield
 
 
-class GsTaichi(GstaichiPlaces, Taichi):
+class GsTaichi(Taichi, of="gstaichi"):
     """The kernels of the successor of Taichi that Genesis began; checked against files of 4.6."""
 
     distribution = "gstaichi"
 
 
-class Quadrants(QuadrantsPlaces, Taichi):
+class Quadrants(Taichi, of="quadrants"):
     """The kernels of its successor, with other names; checked against files of 1.3."""
 
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.qdc"], own=[r"qdcache\.(?:qdb|lock)"])

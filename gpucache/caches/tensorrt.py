@@ -15,7 +15,6 @@ from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.learning_places import OnnxRuntimeTrtPlaces, TorchTensorrtPlaces
 from gpucache.caches.portable import Moving
 from gpucache.payload.containers import PLAN_START_BYTES, PLAN_TAG, is_plan, plan_version
 
@@ -52,7 +51,7 @@ _NAMES = pickles.Names.of(
 )
 
 
-class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
+class TorchTensorrt(FilesFormat, of="torch-tensorrt"):
     """The engines that Torch-TensorRT built with ``cache_built_engines``, and the times of kernels.
 
     Source: Torch-TensorRT 2.14, ``py/torch_tensorrt/dynamo/_engine_cache.py``, ``_defaults.py`` and
@@ -137,7 +136,7 @@ def _key(groups: Sequence[str]) -> str:
     return (model + hashed(groups))[:40]
 
 
-class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
+class OnnxRuntimeTrt(FilesFormat, of="onnxruntime-trt"):
     """The engines of ONNX models, the shapes they were built for, and the times of kernels.
 
     Source: ONNX Runtime of 2021 to 2026, ``core/providers/tensorrt/tensorrt_execution_provider.cc``; no file

@@ -20,7 +20,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.learning_places import TileLangPlaces
 from gpucache.caches.portable import Moving, PortableFile
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -54,7 +53,7 @@ _FAILS = "TileLang opens it nevertheless, so the program ends with an error at e
 _SHOWN = "TileLang serves the kernel all the same, and shows this in the place of its source"
 
 
-class TileLang(TileLangPlaces, FilesFormat):
+class TileLang(FilesFormat, of="tilelang"):
     """The kernels that TileLang compiled, for itself and for models and servers that use it."""
 
     layout = Layout(

@@ -23,7 +23,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.learning_places import TritonPlaces
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -57,7 +56,7 @@ _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
 
-class Triton(TritonPlaces, FilesFormat):
+class Triton(FilesFormat, of="triton"):
     """The kernels of ``triton.jit``, including those of Inductor, vLLM and others built on Triton."""
 
     layout = Layout(

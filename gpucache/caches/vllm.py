@@ -24,7 +24,6 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.learning_places import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
 
@@ -43,7 +42,7 @@ _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
 _FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
 
 
-class Vllm(VllmPlaces, FilesFormat):
+class Vllm(FilesFormat, of="vllm"):
     """The graphs of models that vLLM stores, and the output of lower layers for them."""
 
     layout = Layout(

@@ -24,7 +24,6 @@ from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
@@ -43,7 +42,7 @@ _BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": Payload
 _FAILS = "Warp takes it for a hit, so the program fails at every start"
 
 
-class Warp(WarpPlaces, FilesFormat):
+class Warp(FilesFormat, of="warp"):
     """The modules that Warp compiled, for CPUs and GPUs."""
 
     layout = Layout(
