@@ -50,9 +50,10 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
     with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc, see gpucache-run(1).
 
     Kernels of Triton 3.4 and newer are recorded by every Python that reads PYTHONPATH (not with -E or -I),
-    also if it has no gpucache: names, types, constants, options, and digests of source and first IR; no
-    source. Not recorded are kernels from files of IR, and constants of types that JSON cannot say. A hit of
-    Triton's cache counts, too.
+    also if it has no gpucache: names, types, constants, options, and digests of source and first IR. The
+    source is recorded only of modules that no import finds, such as those that Inductor and Helion write. Not
+    recorded are kernels from files of IR, and constants of types that JSON cannot say. A hit of Triton's
+    cache counts, too.
     """
     from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches

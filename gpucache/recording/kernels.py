@@ -55,7 +55,7 @@ class RecordedKernel:
     module: Text
     qualname: Text
     file: Text
-    """The program, of a function in ``__main__``."""
+    """The program, of a function in ``__main__``; the module's, where that has a text."""
     language: Text
     signature: _Values
     constants: _Values
@@ -73,6 +73,8 @@ class RecordedKernel:
     """The hash of the function with its constants and attributes."""
     key: _Digest
     compile_ns: int = 0
+    text: str = ""
+    """A module that no import finds, as its program wrote it: those of Inductor and of Helion."""
 
     @cached_property
     def digest(self) -> str:

@@ -108,19 +108,39 @@ def test_triton_is_recorded_however_it_was_found(tmp_path: Path, before: str) ->
     (tmp_path / "triton" / "__init__.py").write_text(_TRITON)
     program = (
         f"import sys; {before}; import triton; "
-        "print(type(vars(triton.Compilation)['listener']).__name__, type(sys.meta_path[0]).__name__)"
+        "print(type(vars(triton.Compilation)['listener']).__name__, 'triton' in sys.meta_path[0].wanted)"
     )
     places = os.pathsep.join((INSIDE, str(tmp_path)))
     environ = {**os.environ, "PYTHONPATH": places, FOLDER: str(tmp_path)}
     done = run_text((sys.executable, "-c", program), env=environ)
-    listener, first = done.stdout.split()
-    assert (listener, done.stderr) == ("_Both", "") and first != "_Watch"
+    listener, wanted = done.stdout.split()
+    assert (listener, wanted, done.stderr) == ("_Both", "False", "")
+
+
+def test_workers_of_inductor_find_the_recorder(tmp_path: Path) -> None:
+    """Only while they start is its place in the path, which they get."""
+    package = tmp_path / "torch" / "_inductor" / "compile_worker"
+    package.mkdir(parents=True)
+    (package / "subproc_pool.py").write_text(
+        "import sys\n"
+        "class SubprocPool:\n"
+        "    def __init__(self, number, kind):\n"
+        "        print(sys.path[0], number, kind)\n"
+    )
+    program = (
+        "import sys; from torch._inductor.compile_worker import subproc_pool; "
+        "subproc_pool.SubprocPool(2, kind='fork'); print(sum('kernels/inside' in one for one in sys.path))"
+    )
+    places = os.pathsep.join((INSIDE, str(tmp_path)))
+    environ = {**os.environ, "PYTHONPATH": places, FOLDER: str(tmp_path)}
+    done = run_text((sys.executable, "-c", program), env=environ)
+    assert done.stdout.split() == [INSIDE, "2", "fork", "0"], done.stderr
 
 
 def test_python_2_can_read_what_runs_in_every_python() -> None:
     """A command may start one; of what Python 3 added, these are in the rest of our code."""
     tree = ast.parse(Path(INSIDE, "sitecustomize.py").read_text(encoding="ascii"))
-    added = (ast.JoinedStr, ast.AnnAssign, ast.Starred, ast.NamedExpr)
+    added = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr)
     assert not [one.lineno for one in ast.walk(tree) if isinstance(one, added)]
 
 

@@ -39,7 +39,7 @@ class _Desk:
     place: Path
     python: str
 
-    def run(self, *words: object, **more: str) -> tuple[int, str, str]:
+    def run(self, *words: object, **more: str | None) -> tuple[int, str, str]:
         environ = {
             **os.environ,
             "TRITON_CACHE_DIR": str(self.place / "cache"),
@@ -47,24 +47,25 @@ class _Desk:
             "TRITON_DEFAULT_FP_FUSION": "1",
             **more,
         }
-        done = run_text(words, cwd=self.place, env=environ)
+        given = {name: value for name, value in environ.items() if value is not None}
+        done = run_text(words, cwd=self.place, env=given)
         return done.returncode, done.stdout, done.stderr
 
-    def start(self, program: str = "app.py", **more: str) -> tuple[int, int]:
+    def start(self, program: str = "app.py", **more: str | None) -> tuple[int, int]:
         """The compiles and the hits that a start of a program heard of."""
         code, out, err = self.run(self.python, program, **more)
         assert code == 0, err
         compiles, hits = map(int, out.splitlines()[-1].split())
         return compiles, hits
 
-    def record(self, *words: str, **more: str) -> str:
+    def record(self, *words: str, **more: str | None) -> str:
         code, _, err = self.run(
             sys.executable, "-m", "gpucache", "record", "-o", "recording", "--", self.python, *words, **more
         )
         assert code == 0, err
         return err
 
-    def warm(self, *options: str, **more: str) -> tuple[int, list[dict[str, Any]]]:
+    def warm(self, *options: str, **more: str | None) -> tuple[int, list[dict[str, Any]]]:
         words = (sys.executable, "-m", "gpucache", "--json", "warm", "--recording", "recording")
         code, out, err = self.run(*words, *options, **more)
         assert out, err
@@ -209,3 +210,34 @@ def test_kernels_of_liger_hit(desk: _Desk, tmp_path: Path) -> None:
     assert code == 0 and _results(outcomes) <= {"built", "hit"}
     compiles, hits = other.start("liger.py", TARGET="cuda:sm_100")
     assert compiles == 0 and hits > 20
+
+
+@pytest.mark.parametrize(
+    ("program", "threads", "module"),
+    [("inductor.py", "1", "torch"), ("inductor.py", "2", "torch"), ("helion_kernels.py", "1", "helion")],
+    ids=["Inductor in its process", "Inductor in its workers", "Helion"],
+)
+def test_kernels_of_modules_that_a_program_writes_hit(
+    desk: _Desk, tmp_path: Path, program: str, threads: str, module: str
+) -> None:
+    """Their text is in the recording, and they have a cache of their own."""
+    answer = desk.run(desk.python, "-c", f"import torch, {module}; print(torch.__version__)")
+    if answer[0]:
+        pytest.skip(f"{module} is not installed with this Triton")
+    if threads != "1" and answer[1].startswith("2.8"):
+        pytest.skip("the workers of PyTorch 2.8 need a GPU")
+    other = _Desk(tmp_path / "app", desk.python)
+    shutil.copytree(desk.place, other.place, ignore=shutil.ignore_patterns("recording"))
+    place = other.place / "written"
+    more = {
+        "TRITON_CACHE_DIR": None,
+        "TORCHINDUCTOR_CACHE_DIR": str(place),
+        "TORCHINDUCTOR_COMPILE_THREADS": threads,
+    }
+    other.record(program, **more)
+    code, outcomes = other.warm("--target", "cuda:sm_100", **more)
+    assert code == 0 and [one["result"] for one in outcomes] == ["built", "built"]
+    warmed = set(place.rglob("*.cubin"))
+    compiles, hits = other.start(program, TARGET="cuda:sm_100", **more)
+    assert (compiles, hits) == (0, 2 if threads == "1" else 0)  # its listener is not in the workers
+    assert len(warmed) == 2 and warmed == set(place.rglob("*.cubin"))

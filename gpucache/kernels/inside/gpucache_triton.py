@@ -9,6 +9,7 @@ defaults. An error here is a line, and never the program's. Read in Triton 3.4 t
 import enum
 import hashlib
 import json
+import linecache
 import math
 import os
 import re
@@ -81,6 +82,16 @@ def ir_digest(module: Any) -> str:
     return hashlib.sha256("\n".join(bare).encode()).hexdigest()
 
 
+def is_found(module: str) -> bool:
+    """Whether an import finds a module; none does that its program wrote, as Inductor and Helion do."""
+    parent = module.rpartition(".")[0]
+    places = getattr(sys.modules.get(parent), "__path__", None)
+    found = (places is not None or not parent) and any(
+        finder.find_spec(module, places) for finder in sys.meta_path if hasattr(finder, "find_spec")
+    )
+    return module == "__main__" or found
+
+
 def changed_options(backend: Any, metadata: dict[str, Any]) -> dict[str, Any]:
     """The options of a compile that differ from their defaults and do not follow from the target."""
     usual = vars(backend.parse_options({}))
@@ -143,6 +154,7 @@ class Recorder:
         if not source:
             raise Unrecordable("Triton kept no first IR of it, as with TRITON_STORE_BINARY_ONLY")
         module, code = function.fn.__module__, function.fn.__code__
+        text = "" if is_found(module) else "".join(linecache.getlines(code.co_filename))
         with open(source[0], encoding="utf-8") as file:  # noqa: PTH123 - as short as it can be
             first = ir_digest(file.read())
         return {
@@ -153,7 +165,8 @@ class Recorder:
             "environment": variables(),
             "module": module,
             "qualname": function.fn.__qualname__,
-            "file": os.path.abspath(code.co_filename) if module == "__main__" else "",  # noqa: PTH100
+            "file": os.path.abspath(code.co_filename) if text or module == "__main__" else "",  # noqa: PTH100
+            "text": text,
             "language": src.language.name,
             "signature": [[name, encode(kind)] for name, kind in src.signature.items()],
             "constants": [[list(path), encode(value)] for path, value in src.constants.items()],

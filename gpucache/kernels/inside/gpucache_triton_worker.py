@@ -13,14 +13,16 @@ import gc
 import importlib
 import importlib.util
 import json
+import linecache
 import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from contextlib import contextmanager, suppress
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+_CACHE = "TRITON_CACHE_DIR"
 _MAIN = "__mp_main__"
 """The name of a program's main module here, as for children of multiprocessing: it does not run."""
 
@@ -85,6 +87,9 @@ class Worker:
         self._target = triton.backends.compiler.GPUTarget(*target)
         self._check = check
         self._mains: dict[str, Any] = {}
+        self._texts: dict[str, tuple[str, str | None]] = {}
+        """The modules that a program wrote, and the cache of each."""
+        self._cache = os.environ.get(_CACHE)
         stated = Stated(self._target)
         for name in ("_default", "_active"):
             if hasattr(driver, name):
@@ -97,6 +102,7 @@ class Worker:
             raise Refused(
                 f"it was recorded with Triton {row['triton']}, and this Python has {self._triton.__version__}"
             )
+        self._load(row)
         function = self._find(row["module"], row["qualname"], row["function"], row["file"])
         recorded = self._triton.backends.compiler.GPUTarget(*row["target"])
         options = {name: self._decode(value, row) for name, value in row["options"].items()}
@@ -226,6 +232,27 @@ class Worker:
 
         return Asked
 
+    def _load(self, row: dict[str, Any]) -> None:
+        """Load a module that its program wrote, and use the cache that the program uses for it.
+
+        Unless the variable is set, Inductor names its own when its module is loaded, and Helion another.
+        """
+        name, text, cache = row["module"], row["text"], self._cache
+        if text and self._texts.get(name, ("",))[0] != text:
+            _state_inductor()
+            lines = text.splitlines(keepends=True)
+            linecache.cache[row["file"]] = len(text), None, lines, row["file"]
+            module = sys.modules[name] = ModuleType(name)
+            module.__file__ = row["file"]
+            _set_cache(cache)
+            exec(compile(text, row["file"], "exec"), vars(module))
+            if cache is None and "from helion" in text:
+                with suppress(ImportError):
+                    helion: Any = importlib.import_module("helion.autotuner.local_cache")
+                    _set_cache(helion.helion_triton_cache_dir(0))
+            self._texts[name] = text, os.environ.get(_CACHE)
+        _set_cache(self._texts[name][1] if text else cache)
+
     def _module(self, name: str, file: str) -> Any:
         if name != "__main__":
             try:
@@ -327,6 +354,20 @@ def _state_torch(target: Any) -> bool:
     torch.cuda.device_count, torch.cuda.current_device = lambda: 1, lambda: 0
     torch.cuda._stated = True
     return True
+
+
+def _state_inductor() -> None:
+    """Have Inductor's modules accept the stated driver, where they look for a GPU."""
+    with suppress(ImportError):
+        helpers: Any = importlib.import_module("torch._inductor.runtime.triton_helpers")
+        helpers.set_driver_to_gpu = lambda: None
+
+
+def _set_cache(place: str | None) -> None:
+    if place is None:
+        os.environ.pop(_CACHE, None)
+    else:
+        os.environ[_CACHE] = place
 
 
 def _walk(value: Any, names: str) -> Any:

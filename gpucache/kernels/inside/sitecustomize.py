@@ -1,4 +1,4 @@
-"""Watches for the import of Triton in a program that is recorded, and imports nothing itself.
+"""Watches for the import of Triton and of Inductor in a program that is recorded, and imports nothing itself.
 
 Python imports a module of this name when it starts. The environment's own one, if there is any, comes next.
 That is so in Python 2, too, which a command may start: it has to be able to read this.
@@ -18,17 +18,42 @@ except ImportError:  # Python 2
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - every Python of a command waits
 
 
-class _Watch:
-    """Finds Triton as the others do, and adds the recorder when it has been imported.
+def _record(triton):
+    try:
+        sys.path.append(_HERE)
+        import gpucache_triton
 
-    A program may look for Triton without importing it, and in several threads.
+        gpucache_triton.install(triton)
+    finally:
+        sys.path.remove(_HERE)
+
+
+def _reach(pool):
+    """Have Inductor's workers find this file: they start with the path of modules as it is here."""
+    start = pool.SubprocPool.__init__
+
+    def reaching(self, *words, **named):
+        sys.path.insert(0, _HERE)
+        try:
+            start(self, *words, **named)
+        finally:
+            sys.path.remove(_HERE)
+
+    pool.SubprocPool.__init__ = reaching
+
+
+class _Watch:
+    """Finds some modules as the others do, and acts when one has been imported.
+
+    A program may look for one without importing it, and in several threads.
     """
 
     def __init__(self):
         self._within = _local()
+        self.wanted = {"triton": _record, "torch._inductor.compile_worker.subproc_pool": _reach}
 
     def find_spec(self, name, path=None, target=None):
-        if name != "triton" or hasattr(self._within, "asks"):
+        if name not in self.wanted or hasattr(self._within, "asks"):
             return None
         self._within.asks = True
         try:
@@ -48,21 +73,12 @@ class _Watch:
 
         def loaded(module):
             load(module)
-            if module.__name__ != "triton":  # of a loader that many modules share
-                return
+            act = self.wanted.pop(module.__name__, None)  # a loader may be shared, or found twice
             try:
-                sys.meta_path.remove(self)
-            except ValueError:  # it was found twice, and is recorded
-                return
-            try:
-                sys.path.append(_HERE)
-                import gpucache_triton
-
-                gpucache_triton.install(module)
+                if act:
+                    act(module)
             except Exception as error:
                 sys.stderr.write("gpucache: kernels of Triton are not recorded here: " + str(error) + "\n")
-            finally:
-                sys.path.remove(_HERE)
 
         loader.exec_module = loaded
 
