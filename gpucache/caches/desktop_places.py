@@ -218,7 +218,9 @@ ROWS = (
     ),
     row(
         ("cycles", "Cycles kernel cache", "Cycles"),
-        *cached("cycles/kernels", expanded=True),
+        *(() if WINDOWS else cached("cycles/kernels", expanded=True)),
+        nowhere="Blender has made none in its directory of settings; name that directory",
+        also=(Var("APPDATA", "Blender Foundation/Blender/*/cache/kernels"),) if WINDOWS else (),
         unseen=ANY_BINARY,
     ),
     row(

@@ -173,11 +173,12 @@ class Qt(SealedFormat, of="qt"):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner's if one of its files begins so, as other programs give such names."""
+        """The owner's by its name or if one of its files begins so, as others give files such names."""
         found = super().whose(path)
         with files.open_folder(path) as folder:
             begins = any(_begins(folder, one.name, cls.begins) for one in folder.entries())
-        return Whose.FOREIGN if found is Whose.OWN and not begins else found
+        known = begins or path.name.startswith("qtshadercache")
+        return found if known or found is not Whose.OWN else Whose.FOREIGN
 
 
 def _rows(one: Parts) -> str:

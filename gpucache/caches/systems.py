@@ -164,7 +164,14 @@ class CudaDriverPlaces(Places):
     driver = True
     below = {"nvidia": "", "nvrtc": ""}
     place = Place(
-        (Var(CUDA_PATH), Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache")),
+        (
+            Var(CUDA_PATH),
+            *on(
+                (Home(".nv/ComputeCache"),),
+                macos=(Home("Library/Application Support/NVIDIA/ComputeCache"),),
+                windows=(Var("APPDATA", "NVIDIA/ComputeCache"),),
+            ),
+        ),
         remedy=CUDA_MOVE,
         off={_CUDA_DISABLE: ("1",)},
         along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
@@ -305,7 +312,10 @@ class HashcatPlaces(Places):
     title = "hashcat kernel cache"
     owner = "hashcat"
     unseen = ANY_BINARY
-    place = Place(cached("hashcat/kernels", expanded=True))
+    place = Place(
+        () if WINDOWS else cached("hashcat/kernels", expanded=True),
+        nowhere="on Windows hashcat keeps them next to its program; name that directory",
+    )
 
     @classmethod
     def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:

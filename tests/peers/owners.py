@@ -424,11 +424,66 @@ assert made.function("twice", c_int, [c_int])(3) == 6
 """,
     {"PYFR_OMP_CACHE_DIR": "{home}/cache/omp"},
 )  # fmt: skip
+QT = Owner(
+    "qt", "PySide6",
+    """
+from PySide6.QtGui import QGuiApplication, QOffscreenSurface, QOpenGLContext
+from PySide6.QtOpenGL import QOpenGLShader, QOpenGLShaderProgram
+app, context, surface = QGuiApplication(["peer"]), QOpenGLContext(), QOffscreenSurface()
+surface.create()
+assert context.create() and context.makeCurrent(surface)
+made, kinds = QOpenGLShaderProgram(), QOpenGLShader.ShaderTypeBit
+assert made.addCacheableShaderFromSourceCode(kinds.Vertex, "void main() { gl_Position = vec4(0.0); }")
+assert made.addCacheableShaderFromSourceCode(kinds.Fragment, "void main() { gl_FragColor = vec4(1.0); }")
+assert made.link()
+""",
+    {"XDG_CACHE_HOME": "{home}", "QT_QPA_PLATFORM": "offscreen", "LIBGL_ALWAYS_SOFTWARE": "1"},
+    place="peer/qtshadercache-x86_64-little_endian-lp64",
+)  # fmt: skip
+"""For a display, such as that of xvfb-run."""
+_OF_COMMANDS = """
+import os, subprocess
+done = subprocess.run({words!r}, capture_output=True, text=True, timeout=100)
+assert not done.returncode, done.stdout + done.stderr
+"""
+_MPV = (
+    "mpv --no-config --no-audio --vo=gpu --gpu-api=opengl --gpu-sw=yes --gpu-dumb-mode=no "
+    "--gpu-shader-cache-dir=cache av://lavfi:testsrc=duration=1:rate=5"
+)
+MPV = Owner("mpv", "subprocess", _OF_COMMANDS.format(words=_MPV.split()), {"LIBGL_ALWAYS_SOFTWARE": "1"})
+"""For a display as well."""
+MODULAR = Owner(
+    "modular", "mojo",
+    """
+import subprocess, sys
+from pathlib import Path
+Path("scale.mojo").write_text("def main():\\n    var x: Int = 3\\n    print(x * 7)\\n")
+done = subprocess.run([Path(sys.executable).with_name("mojo"), "run", "scale.mojo"], capture_output=True)
+assert done.stdout == b"21\\n", done
+""",
+    {"MODULAR_CACHE_DIR": "{home}/cache", "HOME": "{home}"},
+)  # fmt: skip
+MAX = Owner(
+    "modular", "max",
+    """
+import numpy as np
+from max.driver import CPU
+from max.dtype import DType
+from max.engine import InferenceSession
+from max.graph import DeviceRef, Graph, TensorType, ops
+kind = TensorType(DType.float32, (4,), device=DeviceRef.CPU())
+with Graph("adding", input_types=[kind, kind]) as graph:
+    graph.output(ops.add(*(one.tensor for one in graph.inputs)))
+one = np.ones(4, np.float32)
+assert (InferenceSession(devices=[CPU()]).load(graph).execute(one, one)[0].to_numpy() == 2).all()
+""",
+    {"MODULAR_CACHE_DIR": "{home}/cache", "HOME": "{home}"},
+)  # fmt: skip
 ALL: Mapping[str, Owner] = {
-    one.name: one
+    one.package if one is MAX else one.name: one
     for one in (
         WARP, NUMBA, PYTOOLS, OPENCV, CLESPERANTO, OPENVINO, JAX, TAICHI, GSTAICHI, QUADRANTS, TRITON,
         TINYGRAD, TVM_FFI, TORCH_EXTENSIONS, INDUCTOR, POCL, PYOPENCL, HASHCAT, SYCL, CUDA_CORE, CUPY, CUTILE,
-        CUTE_DSL, DRJIT, KEOPS, PYFR, HIDET, FLYDSL,
+        CUTE_DSL, DRJIT, KEOPS, PYFR, HIDET, FLYDSL, QT, MPV, MODULAR, MAX,
     )
 }  # fmt: skip
