@@ -90,6 +90,7 @@ _ENGINE = frozenset(
         "backends.interface",
         "backends.registry",
         "caches.interface",
+        "caches.places",
         "store.interface",
         "store.directory",
         "store.memory",
@@ -361,8 +362,8 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_948,
-    "engine": 8_790,
+    "caches": 17_927,
+    "engine": 8_791,
     "native": 6_503,
     "answers": 5_854,
     "cli": 6_286,

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.answers.verify import Finding
-from gpucache.caches.interface import Cache, System
+from gpucache.caches.interface import Cache
 from gpucache.caches.known_caches import Unusable
+from gpucache.caches.places import Places
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 
 Add = Callable[[Path, int], object]
@@ -28,7 +29,7 @@ _OLD_S = 1_600_000_000
 """A time long ago, as young files may be of a program that still writes."""
 
 
-def _opened(system: System, add: Add, folder: Path, entries: int = _ENTRIES) -> Cache:
+def _opened(system: Places, add: Add, folder: Path, entries: int = _ENTRIES) -> Cache:
     place = folder / "cache"
     for number in range(entries):
         add(place, number)
@@ -59,14 +60,14 @@ def _files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def absent_is_empty(system: System, add: Add, folder: Path) -> None:
+def absent_is_empty(system: Places, add: Add, folder: Path) -> None:
     """A place that does not exist has no entries and no findings, and reading creates nothing."""
     cache = _opened(system, add, folder, entries=0)
     assert not _all_asked(cache) and not list(cache.scan())
     assert not list(folder.iterdir())
 
 
-def sound_is_sound(system: System, add: Add, folder: Path) -> None:
+def sound_is_sound(system: Places, add: Add, folder: Path) -> None:
     """Every entry is listed under its system's name, has a key of its own, and is without findings."""
     cache = _opened(system, add, folder)
     entries = list(cache.scan())
@@ -76,7 +77,7 @@ def sound_is_sound(system: System, add: Add, folder: Path) -> None:
     assert system.recognises(folder / "cache")
 
 
-def damage_is_found(system: System, add: Add, folder: Path) -> None:
+def damage_is_found(system: Places, add: Add, folder: Path) -> None:
     """Of every file that may be cut or empty no call fails, and an empty one is reported."""
     cache = _opened(system, add, folder)
     for entry in list(cache.scan()):
@@ -88,7 +89,7 @@ def damage_is_found(system: System, add: Add, folder: Path) -> None:
                 assert size or found, f"{path} is empty, and verify does not say so"
 
 
-def strangers_stay(system: System, add: Add, folder: Path) -> None:
+def strangers_stay(system: Places, add: Add, folder: Path) -> None:
     """A directory of other files is not recognised, and nothing of it is removed or repaired."""
     place = folder / "cache"
     (place / "photos").mkdir(parents=True)
@@ -107,7 +108,7 @@ def strangers_stay(system: System, add: Add, folder: Path) -> None:
     assert _files(folder) == before
 
 
-def vanishing_is_no_failure(system: System, add: Add, folder: Path) -> None:
+def vanishing_is_no_failure(system: Places, add: Add, folder: Path) -> None:
     """An entry that goes after the scan is neither damaged nor an error, and may be removed twice."""
     cache = _opened(system, add, folder)
     entries = list(cache.scan())
@@ -118,7 +119,7 @@ def vanishing_is_no_failure(system: System, add: Add, folder: Path) -> None:
         cache.remove(entry, "--all")
 
 
-def removal_removes(system: System, add: Add, folder: Path) -> None:
+def removal_removes(system: Places, add: Add, folder: Path) -> None:
     """What is removed is no longer listed, and the others stay and are sound."""
     cache = _opened(system, add, folder)
     first, *others = cache.scan()
@@ -129,7 +130,7 @@ def removal_removes(system: System, add: Add, folder: Path) -> None:
         assert not _all_asked(cache)
 
 
-def links_stay(system: System, add: Add, folder: Path) -> None:
+def links_stay(system: Places, add: Add, folder: Path) -> None:
     """A link in place of the cache's files leads to nothing that is removed."""
     cache = _opened(system, add, folder)
     outside = folder / "outside"
@@ -145,7 +146,7 @@ def links_stay(system: System, add: Add, folder: Path) -> None:
     assert (outside / "mine").read_bytes() == b"mine"
 
 
-PROMISES: tuple[Callable[[System, Add, Path], None], ...] = (
+PROMISES: tuple[Callable[[Places, Add, Path], None], ...] = (
     absent_is_empty,
     sound_is_sound,
     damage_is_found,

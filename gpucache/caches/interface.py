@@ -1,20 +1,19 @@
-"""The interface of every cache, whichever program keeps it, and of every system that keeps caches.
+"""The interface of every cache, whichever program keeps it.
 
-Owns what inspect, verify and evict work on: a ``System`` knows the places of its caches, a ``Cache`` is one
-opened cache, whose optional methods do nothing here. Nothing found in a cache is ever loaded, unpickled or
-executed; a removal that could break the owner is refused. Must not know how results are displayed.
+Owns what inspect, verify and evict work on: an opened cache, whose optional methods do nothing here. Nothing
+found in a cache is ever loaded, unpickled or executed; a removal that could break the owner is refused. Must
+not know how results are displayed.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.verify import Checked
 from gpucache.caches.portable import Moving, PortableEntry, Restored
 from gpucache.errors import FormatError, UsageError
-from gpucache.model import Artifact, BuildRequest, Toolchain
+from gpucache.model import Artifact
 
 if TYPE_CHECKING:
     from gpucache.answers.evict import Kept
@@ -173,45 +172,3 @@ class Isolation(NamedTuple):
     """The parts that cannot be redirected, as a sentence; empty if everything can."""
     turn_on: tuple[tuple[str, str], ...] = ()
     """Variables that turn its programs' caching on, if it is off in their environment."""
-
-
-class System(ABC):
-    """A kind of cache."""
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    tracing: ClassVar[Mapping[str, str]] = {}
-    """The environment variables that make its programs log hits and misses; empty for none."""
-    driver: ClassVar[bool] = False
-    """Whether a driver owns its caches, below every program and all other caches."""
-    below: ClassVar[Mapping[str, str]] = {}
-    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
-    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
-
-    @property
-    def wanted(self) -> Mapping[str, str]:
-        return {}
-
-    @abstractmethod
-    def nowhere(self) -> str:
-        """Why an environment can lack a place for its caches, and the remedy; a clause."""
-
-    @abstractmethod
-    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """The places where its programs look in an environment, in order, existing or not. Raises nothing."""
-
-    @abstractmethod
-    def recognises(self, path: Path) -> bool:
-        """Whether a file or directory looks like one of its caches. Raises nothing."""
-
-    @abstractmethod
-    def open(self, location: Location) -> Cache:
-        """The cache at a location; raises CacheUnusableError if it cannot be opened at all."""
-
-    @abstractmethod
-    def isolation(self, folder: Path) -> Isolation:
-        """The environment that moves its programs' cache below a directory."""
-
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """The question for ``explain`` that shows whether the cache would serve a build."""
-        return {}

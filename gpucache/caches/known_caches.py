@@ -23,8 +23,8 @@ from typing import NoReturn
 
 from gpucache.answers.entries import FindingKind, Held, Location, Snapshot, entries
 from gpucache.answers.verify import Checked, Finding
-from gpucache.caches.interface import Cache, System
-from gpucache.caches.places import XDG
+from gpucache.caches.interface import Cache
+from gpucache.caches.places import XDG, Places
 from gpucache.caches.portable import Moving
 from gpucache.caches.registry import ALL, NAMES, SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError, GpucacheError
@@ -155,7 +155,7 @@ class KnownCaches:
                 told.append(f"the {system.title} was turned on; in your environment it is off, as {why}")
         return tuple(told)
 
-    def _turned_on(self) -> Iterator[tuple[System, str]]:
+    def _turned_on(self) -> Iterator[tuple[Places, str]]:
         """The systems that do not cache in the environment, each with the variable that changes that."""
         for system in self._systems():
             if not _keeps(system, self.environ):
@@ -164,7 +164,7 @@ class KnownCaches:
                         yield system, name
                         break
 
-    def _systems(self) -> Iterator[System]:
+    def _systems(self) -> Iterator[Places]:
         return (load_system(name) for name in NAMES if self.only is None or name in self.only)
 
     @cached_property
@@ -180,7 +180,7 @@ class KnownCaches:
                         yield system.open(location)
 
 
-def _keeps(system: System, environ: Mapping[str, str]) -> bool:
+def _keeps(system: Places, environ: Mapping[str, str]) -> bool:
     """Whether its programs store compiled code; they only read a place shared by all users."""
     return any(one.enabled and one.role != "system" for one in system.locations(environ))
 
@@ -323,7 +323,7 @@ class Unusable(Cache):
     report = extract = check = remove = explain = _refused
 
 
-def _opened(system: System, location: Location) -> Cache:
+def _opened(system: Places, location: Location) -> Cache:
     """A cache, or an ``Unusable`` with the reason if it cannot be opened."""
     try:
         return system.open(location)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
-from gpucache.caches.interface import Isolation, OwnRoot, System, Wanted
+from gpucache.caches.interface import OwnRoot, Wanted
+from gpucache.caches.places import Place, Places, Var
 from gpucache.caches.portable import (
     SYNCED_AT_ONCE,
     Moving,
@@ -31,10 +32,12 @@ from gpucache.host import os_errors
 from gpucache.model import (
     Artifact,
     ArtifactKind,
+    BuildRequest,
     CacheKey,
     Checks,
     Entry,
     EntryHead,
+    Toolchain,
 )
 from gpucache.settings import find_root
 from gpucache.store.directory import DirectoryStore
@@ -345,31 +348,33 @@ class OwnEntries:
         return map(_entry, self._store.scan(heads=self._heads), repeat(_uses_show(self._store)))
 
 
-class OwnSystem(System):
+class OwnSystem(Places):
     """Our own store as one system among others, whose keys are explained from the sources themselves."""
 
     name = registry.OWN
     title = "gpucache's own cache"
+    owner = registry.OWN
+    place = Place((Var("GPUCACHE_DIR"),), nowhere="this user has no home directory; set GPUCACHE_DIR")
+    wanted: Mapping[str, str] = {}
 
-    def nowhere(self) -> str:
-        return "this user has no home directory; set GPUCACHE_DIR"
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        return {}
 
-    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         root, decided_by = find_root(environ)
-        return () if root is None else (Location(self.name, str(root), decided_by, enabled=True),)
+        if root is not None:
+            yield Location(cls.name, str(root), decided_by, enabled=True)
 
     def recognises(self, path: Path) -> bool:
         return registry.is_own(path)
 
-    def open(self, location: Location) -> OwnCache:
+    def open(self, location: Location, clock: Callable[[], int] = time.time_ns) -> OwnCache:
         root = Path(location.root)
         state = root_state(root)
         if isinstance(state, RootRefused):
             raise CacheUnusableError(state.reason)
         return OwnCache(DirectoryStore(root, writable=False), location)
-
-    def isolation(self, folder: Path) -> Isolation:
-        return Isolation((("GPUCACHE_DIR", str(folder / self.name)),))
 
 
 SYSTEM = OwnSystem()

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gpucache.answers.entries import Location
-from gpucache.caches.interface import Isolation, System, Wanted
+from gpucache.caches.interface import Cache, Isolation, Wanted
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import for_its_owner, is_own
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.units import format_size
 
 if TYPE_CHECKING:
-    from gpucache.caches.foreign_cache import ForeignCache
     from gpucache.caches.format import Clock, Format
 
 FEW_INODES = 1000
@@ -248,9 +247,18 @@ class Place(NamedTuple):
         )
 
 
-class Places(System):
-    """A system from the places where its programs look for caches; its format is loaded only to open one."""
+class Places:
+    """A system that keeps caches, by the places where its programs look; a format is loaded to open one."""
 
+    name: ClassVar[str]
+    title: ClassVar[str]
+    tracing: ClassVar[Mapping[str, str]] = {}
+    """The environment variables that make its programs log hits and misses; empty for none."""
+    driver: ClassVar[bool] = False
+    """Whether a driver owns its caches, below every program and all other caches."""
+    below: ClassVar[Mapping[str, str]] = {}
+    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
+    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
     owner: ClassVar[str]
     """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
@@ -276,12 +284,15 @@ class Places(System):
         return self._format.wanted
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """The question for ``explain`` that shows whether the cache would serve a build."""
         return self._format.question(request, toolchain)
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        """The places where its programs look in an environment, in order, existing or not. Raises nothing."""
         return tuple(self.found(environ))
 
     def recognises(self, path: Path) -> bool:
+        """Whether a file or directory looks like one of its caches. Raises nothing."""
         from gpucache.caches.layout import Whose
 
         try:
@@ -289,7 +300,8 @@ class Places(System):
         except (OSError, ValueError):
             return False
 
-    def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
+    def open(self, location: Location, clock: "Clock" = time.time_ns) -> Cache:
+        """The cache at a location; raises CacheUnusableError if it cannot be opened at all."""
         from gpucache.caches.foreign_cache import ForeignCache
 
         self._format.require(Path(location.root))
@@ -304,6 +316,7 @@ class Places(System):
 
     @classmethod
     def nowhere(cls) -> str:
+        """Why an environment can lack a place for its caches, and the remedy; a clause."""
         last = cls.place.ways[-1] if cls.place.ways else None
         what = "name of the user" if isinstance(last, Temporary) and last.user else "home directory"
         return cls.place.nowhere or f"{cls.owner} finds no {what}; set {cls.place.variable}"
@@ -316,6 +329,7 @@ class Places(System):
 
     @classmethod
     def isolation(cls, folder: Path) -> Isolation:
+        """The environment that moves its programs' cache below a directory."""
         place = cls.place
         if not any(isinstance(way, Var) for way in place.ways):
             return Isolation(lacking=cls.lacking())

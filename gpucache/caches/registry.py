@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
     from gpucache.caches.format import Format
-    from gpucache.caches.interface import System
     from gpucache.caches.places import Places
 
 OWN = "gpucache"
@@ -61,12 +60,12 @@ EXPORTERS = {
 """By the name of a form in which a cache can be written: the module whose ``FORMS`` has it."""
 
 
-def systems() -> "Iterator[System]":
+def systems() -> "Iterator[Places]":
     for name in SYSTEMS:
         yield load_system(name)
 
 
-def load_system(name: str) -> "System":
+def load_system(name: str) -> "Places":
     """The system of a name; raises UsageError for an unknown one."""
     if name == OWN:
         from gpucache.caches.own import SYSTEM
@@ -75,7 +74,7 @@ def load_system(name: str) -> "System":
     if name in SYSTEMS:
         return of_others(name)
     for point in _of_others(name):
-        foreign: System = point.load()
+        foreign: Places = point.load()
         return foreign
     raise _unknown(name)
 
@@ -141,7 +140,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def system_at(path: Path) -> "System":
+def system_at(path: Path) -> "Places":
     """The system whose cache is at a path; raises UsageError if no system recognises it."""
     for system in systems():
         if system.recognises(path):

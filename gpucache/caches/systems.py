@@ -34,6 +34,7 @@ from gpucache.caches.places import (
     user_cached,
 )
 from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401 - a row, as the next
+from gpucache.caches.registry import SYSTEMS
 from gpucache.caches.rocfft import locations as _rocfft  # noqa: F401
 from gpucache.units import format_size
 
@@ -616,5 +617,7 @@ ROWS = (
         runs=True,
     ),
 )
-PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}
+PLACES: Mapping[str, type[Places]] = {
+    row.name: row for row in Places.__subclasses__() if row.__dict__.get("name") in SYSTEMS
+}
 """By name."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
-from gpucache.caches.interface import Cache, OwnRoot, System
+from gpucache.caches.interface import Cache, OwnRoot
+from gpucache.caches.places import Places
 from gpucache.engine.explain import Record, phrases, record_of
 from gpucache.engine.inspect import recent_misses
 from gpucache.engine.lookup import look_up
@@ -188,7 +189,7 @@ def _item(
     return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)
 
 
-def replies(answer: Answer, item: WarmItem, systems: Sequence[System], caches: Caches) -> tuple[Reply, ...]:
+def replies(answer: Answer, item: WarmItem, systems: Sequence[Places], caches: Caches) -> tuple[Reply, ...]:
     """Our own reply and those of the caches below ours, in the order in which a program queries them."""
     hit = isinstance(answer.found, Hit)
     said = f"hit: {answer.found.key.short}" if isinstance(answer.found, Hit) else str(answer.found.verdict)
@@ -201,7 +202,7 @@ def replies(answer: Answer, item: WarmItem, systems: Sequence[System], caches: C
 def _below(
     request: BuildRequest,
     toolchain: Toolchain,
-    systems: Sequence[System],
+    systems: Sequence[Places],
     caches: Caches,
     *,
     answered: bool,
@@ -221,7 +222,7 @@ def _below(
         yield Reply(system.name, state, found.detail)
 
 
-def _ask(system: System, request: BuildRequest, toolchain: Toolchain, caches: Sequence[Cache]) -> Reply:
+def _ask(system: Places, request: BuildRequest, toolchain: Toolchain, caches: Sequence[Cache]) -> Reply:
     reaches: list[Reach] = []
     try:
         wanted = system.question(request, toolchain)

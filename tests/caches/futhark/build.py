@@ -6,9 +6,8 @@ from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, Location
 from gpucache.answers.why import Reach
-from gpucache.caches.files import Files
-from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.futhark.format import key_of
+from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 
 SYSTEM = of_others("futhark")
@@ -49,7 +48,7 @@ def file_bytes(
     return magic + struct.pack("<q", 48 + len(payload) if declared is None else declared) + key + payload
 
 
-def open_cache(path: Path) -> ForeignCache[Files]:
+def open_cache(path: Path) -> Cache:
     """The cache at a path, as ``--cache`` opens it."""
     return SYSTEM.open(Location("futhark", str(path), "--cache", enabled=True))
 

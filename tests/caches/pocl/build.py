@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.caches.files import Files
-from gpucache.caches.foreign_cache import ForeignCache
+from gpucache.caches.interface import Cache
 from gpucache.caches.pocl import letters_of
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
@@ -56,7 +55,7 @@ def age(root: Path, at_ns: int) -> None:
             os.utime(path, ns=(at_ns, at_ns))
 
 
-def cache(root: Path, now_ns: int = NOW) -> ForeignCache[Files]:
+def cache(root: Path, now_ns: int = NOW) -> Cache:
     """The cache at a root, at a time."""
     return SYSTEM.open(Location("pocl", str(root), "test", enabled=True), clock=lambda: now_ns)
 

@@ -13,8 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gpucache.answers.entries import CacheEntry, Location
-from gpucache.caches.files import Files
-from gpucache.caches.foreign_cache import ForeignCache
+from gpucache.caches.interface import Cache
 from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
@@ -88,12 +87,12 @@ def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VE
     return key_of(source, all_options(options, DEVICE, {}), DEVICE, version_numbers(version))
 
 
-def opened(root: Path) -> ForeignCache[Files]:
+def opened(root: Path) -> Cache:
     """The cache of a directory."""
     return SYSTEM.open(Location("pyopencl", str(root), "--cache", enabled=True))
 
 
-def only(cache: ForeignCache[Files]) -> CacheEntry:
+def only(cache: Cache) -> CacheEntry:
     """The one entry."""
     (entry,) = cache.scan()
     return entry

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.answers.verify import Finding
-from gpucache.caches.foreign_cache import ForeignCache
+from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import CREATE
-from gpucache.caches.rocfft.format import StoredKernel
 from tests.caches.opened import Cases, Environs, Lay
 
 SYSTEM = of_others("rocfft")
@@ -115,7 +114,7 @@ def _take(source: Path, path: Path, *suffixes: str) -> None:
         shutil.copyfile(f"{source}{suffix}", f"{path}{suffix}")
 
 
-def opened(path: Path, *, role: str = "", enabled: bool = True) -> ForeignCache[StoredKernel]:
+def opened(path: Path, *, role: str = "", enabled: bool = True) -> Cache:
     """The cache at a path as ``--cache`` opens it."""
     return SYSTEM.open(Location("rocfft", str(path), "--cache", enabled, role=role))
 
