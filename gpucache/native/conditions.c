@@ -42,6 +42,7 @@ struct condition {
 struct seen {
     uint64_t field;
     char library[PATH_MAX];
+    int beside; /* whether its directory is the one that it was found in, where the loader looks for others */
     uint64_t count;
     struct identity {
         dev_t device;
@@ -107,16 +108,24 @@ static int path_of(const struct question *question, const struct condition *one,
         if (seen->field != field) {
             for (char *at; (at = strstr(library, "/./"));) memmove(at, at + 2, strlen(at + 2) + 1); /* our own spelling */
             uint64_t leads = digest(library, strlen(library), 'R') | 1; /* to itself, as this process has seen */
-            if (is_known(leads, 0))
+            seen->beside = is_known(leads, 0);
+            if (seen->beside)
                 strcpy(seen->library, library);
             else if (!realpath(library, seen->library))
                 return 0;
             else if (!strcmp(library, seen->library))
-                is_known(leads, 1);
+                seen->beside = is_known(leads, 1) || 1;
+            else {
+                char *name = strrchr(library, '/');
+                size_t size = (size_t)(strrchr(seen->library, '/') - seen->library);
+                if (name) *name = 0;
+                seen->beside = name && realpath(library, from) && strlen(from) == size && !memcmp(from, seen->library, size);
+            }
         }
         seen->field = field;
         strcpy(from, seen->library);
         if (!*text) return snprintf(path, PATH_MAX, "%s", from) > 0;
+        if (!seen->beside) return 0;
         *strrchr(from, '/') = 0;
     }
     int size = snprintf(path, PATH_MAX, "%s/%s", from, text);

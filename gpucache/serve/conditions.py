@@ -245,6 +245,8 @@ class _Found:
         self._found: dict[Condition, bytes] = {}
         """Each with its stamp, or nothing if its kind has none."""
         self._numbers: dict[tuple[int, int], int] = {}
+        self._same: dict[str | int, str | int] = {}
+        """The number of each file in a closure by its number here, and the other way round."""
         self._alone: str | None = None
         if tied:
             self.add(Condition("W", b"", os.fsencode(cwd)))
@@ -330,6 +332,7 @@ class _Found:
         if asked is None:
             raise UncoveredError("its headers could not be read for sure")
         apart = _apart(prepared, backend, environ)
+        self._same.clear()
         # PoCL looks for headers next to the program, in its own cache, which has none.
         unseen = [prepared.compilation.rule.home if backend is OPENCL else None]
         unseen.append(self._alone)
@@ -347,11 +350,12 @@ class _Found:
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
                 # A file read through '..' was looked at under another name than it was read by.
                 value, stamp = _header(path, contents[path]) if path in contents else (b"", _NO_STAMP)
-                self.add(Condition("F", place, text, value, self._number(path)), stamp)
+                before = answer.removeprefix("file") if question == "look" else ""
+                self.add(Condition("F", place, text, value, self._number(path, before)), stamp)
             elif answer.isdigit():  # a number alone is that of nothing
                 self.add(Condition("A", place, text))
             elif answer.startswith("folder"):
-                self.add(Condition("D", place, text, b"", self._number(path)))
+                self.add(Condition("D", place, text, b"", self._number(path, answer.removeprefix("folder"))))
             else:
                 raise UncoveredError(f"{path} cannot be read, and is looked at")
 
@@ -382,9 +386,15 @@ class _Found:
         value = _value(path, _status_stamp(status), spread=is_library)
         return "S" if is_library else "B", value, _stamp(path, status)
 
-    def _number(self, path: str) -> bytes:
+    def _number(self, path: str, before: str) -> bytes:
+        """A number for a file; raises UncoveredError if other paths led to it when its key was made."""
         status = _status(path)
-        return b"%d" % self._numbers.setdefault((status.st_dev, status.st_ino), len(self._numbers))
+        number = self._numbers.setdefault((status.st_dev, status.st_ino), len(self._numbers))
+        if before:
+            seen = (self._same.setdefault(before, number), self._same.setdefault(number, before))
+            if seen != (number, before):
+                raise UncoveredError(_CHANGED)
+        return b"%d" % number
 
 
 def _is_tied(backend: Backend, prepared: Prepared, key: CacheKey, environ: Mapping[str, str]) -> bool:

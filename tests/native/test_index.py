@@ -350,6 +350,27 @@ def test_a_file_that_was_only_touched_is_the_same(layer: Layer, tmp_path: Path, 
     assert layer.ask(answered) == _NONE
 
 
+@pytest.mark.parametrize(("linked", "hit"), [("library", False), ("folder", True)])
+def test_what_lies_beside_a_library_is_where_the_loader_looks(
+    layer: Layer, tmp_path: Path, linked: str, hit: bool
+) -> None:
+    """Beside a link to the library, and not beside the file that it leads to."""
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    folder.mkdir()
+    for name in ("library", "beside"):
+        (folder / name).write_bytes(b"some bytes")
+    value = _value(folder / "beside")
+    answered = _build(Condition("S", b"6", b"", value), Condition("B", b"6", b"beside", value))
+    layer.export(answered)
+    if linked == "folder":
+        other.symlink_to(folder)
+    else:
+        other.mkdir()
+        (other / "library").symlink_to(folder / "library")
+    asked = [_with(answered, 6, bytes(place / "library")) for place in (folder, other)]
+    assert layer.ask_all(asked) == [_said(answered), _said(answered) if hit else _NONE]
+
+
 def _parts(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 

@@ -153,6 +153,23 @@ def test_an_include_through_a_macro_depends_on_the_names_in_its_folders(tmp_path
         of_call(call, prepared, prepared.key)
 
 
+@pytest.mark.usefixtures("installed")
+def test_headers_that_were_one_file_when_they_were_compiled_have_no_row_as_two(tmp_path: Path) -> None:
+    """A compiler reads one file with ``#pragma once`` once, and two equal ones twice."""
+    library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert library is not None
+    one, two = tmp_path / "one.h", tmp_path / "two.h"
+    one.write_text("#pragma once\n")
+    two.hardlink_to(one)
+    call = _call(library, tmp_path, b'#include "one.h"\n#include "two.h"\n')
+    prepared = prepare_call(call)
+    assert of_call(call, prepared, prepared.key).conditions
+    two.unlink()
+    shutil.copy(one, two)
+    with pytest.raises(UncoveredError, match="changed since"):
+        of_call(call, prepared, prepared.key)
+
+
 def test_a_build_whose_program_changed_its_directory_meanwhile_has_no_row(opencl: Build) -> None:
     """Its question names another directory than that in which its headers were found."""
     moved = opencl.prepared._replace(request=opencl.prepared.request._replace(cwd="/"))

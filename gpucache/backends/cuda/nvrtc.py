@@ -121,7 +121,8 @@ def installation() -> Installation:
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
     """The loaded NVRTC and the builtins library that it will use: the only own files that it reads."""
     known = _loaded(version)  # as cuda.bindings finds it; others read long lists
-    nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so")
+    # Not what a link leads to: the loader looks for the builtins beside the link.
+    nvrtc = known.absolute() if known is not None else loaded("libnvrtc.so")
     if nvrtc is None:
         return None, None
     return nvrtc, find_builtins(nvrtc, _builtins_name(version))
