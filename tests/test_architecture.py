@@ -366,7 +366,7 @@ LINES: Mapping[str, int] = {
     "engine": 8_791,
     "native": 6_509,
     "answers": 5_854,
-    "cli": 6_286,
+    "cli": 6_287,
     "remote": 4_758,
     "serve": 4_509,
     "store": 3_467,

@@ -48,7 +48,7 @@ def verify(
     \f
     Exit 2 also means that a named cache, or the directory of --root or GPUCACHE_DIR, does not exist. With
     --load, exit 4 means that the machine lacks processes, memory or descriptors to load anything. Entries of
-    other caches may have no checksum: only their form is checked, and their number is shown.
+    other caches may have no checksum: of these only the form is checked, and verify says how many they are.
 
     With --repair a damaged entry of SYCL is removed with its whole directory, copies too: programs hit all
     other entries at once, and that one at their second start.

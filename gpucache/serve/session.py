@@ -315,7 +315,10 @@ class Session(ABC, Generic[A]):
     def _doubted(self, fields: Fields) -> Reply:
         """A program that sees other files than this process: what it was given, it has not used."""
         token, why = fields.take(), fields.text()
-        reason = f"its process sees other files or variables than gpucache ({why}), so nothing is kept for it"
+        if not why.startswith("its environment"):
+            what = "variables" if "variable " in why else "files"
+            why = f"its process sees other {what} than gpucache ({why})"
+        reason = f"{why}, so nothing is kept for it"
         with self._lock:
             place = self._hits.pop(token, None)
             if place is not None:
