@@ -2,13 +2,13 @@
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.learning_places import GgmlOpenclPlaces
 from gpucache.caches.portable import Fact, Moving
@@ -387,14 +387,6 @@ class Aiter(BinaryFormat, of="aiter"):
     links = ("amd-aiter", "aiter")
     consequence = "AITER imports it as it is, so the program ends at every start"
 
-    def check(self, item: Files) -> Iterator[Problem]:
-        yield from super().check(item)
-        yield from self.linked(item, item.names[0], self.payload(item), self.consequence)
-
-    def notes(self, item: Files) -> Iterator[str]:
-        yield from super().notes(item)
-        yield from FilesFormat.notes(self, item)
-
 
 _DRJIT_HEAD = struct.Struct("<B4I16s")
 _DISCARDED = "Dr.Jit discards it and compiles the kernel again"
@@ -459,6 +451,7 @@ class Pyfr(BinaryFormat, of="pyfr"):
     opaque = "a name is a digest of the source, the options and the device, which the file does not repeat"
     served = "PyFR would load it"
     kinds = OF_OPENCL | {PayloadKind.ELF}
+    links = ("pyfr",)
     consequence = "PyFR loads it as it is, so the program ends or fails at every start"
     shows = "a compiled kernel"
 

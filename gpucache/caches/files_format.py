@@ -602,8 +602,11 @@ class BinaryFormat(FilesFormat):
         self._checked = name, info.kind
         if problem := problem or self._wrong(binary, info, whole=whole):
             yield problem
+        elif self.links and whole and info.kind is PayloadKind.ELF:
+            yield from self.linked(item, name, binary, self.consequence)
 
     def notes(self, item: Files) -> Iterator[str]:
+        yield from super().notes(item)
         name, status = next(iter(item.seen.items()))
         if status.st_size > self.checked_bytes:
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"

@@ -207,6 +207,7 @@ class PickledFormat(FilesFormat):
             data = item.read(name, _LARGEST_BYTES)
             if name.endswith(".so"):
                 yield from broken(name, data, PayloadKind.ELF, self.fails)
+                yield from self.linked(item, name, data, self.fails)
             elif wrong := self.pickled(data):
                 runs = f"{self.owner} runs it at the next start"
                 end = runs if wrong.kind is FindingKind.UNTRUSTED else self.fails
@@ -243,6 +244,7 @@ class Keops(PickledFormat, of="keops"):
     )
     names = Names.of("KeOps", "types:SimpleNamespace")
     fails = "KeOps reads it as it is, so the program ends at every start"
+    links = ("pykeops", "keopscore")
     opaque = "a name is a digest of the formula and its types, which the library does not repeat"
 
     def look(self, item: Files) -> CacheEntry:
@@ -332,6 +334,7 @@ class Hidet(PickledFormat, of="hidet"):
     )
     folders_removed = 1
     fails = "the program that loads it ends, at every start"
+    links = ("hidet",)
     opaque = "a name is a digest of a task, which Hidet keeps in task.txt"
 
     def stays(self, item: Files) -> str:
@@ -370,4 +373,5 @@ class Tilus(Hidet, of="tilus"):
         signs=["programs/[0-9a-f]{12}"],
         key=hashed,
     )
+    links = ("tilus",)
     opaque = "a name is a digest of the program and its options, which program.txt and options.txt have"

@@ -12,7 +12,8 @@ from gpucache.answers.entries import FindingKind
 from gpucache.caches import interpreters, libraries
 from gpucache.caches.registry import of_others
 from tests.caches.inductor import build as inductor
-from tests.caches.opened import kinds, opened
+from tests.caches.opened import kinds, lay, opened
+from tests.caches.pickled.build import put_formula
 from tests.caches.tvm_ffi import build as tvm_ffi
 
 pytestmark = pytest.mark.skipif(
@@ -65,20 +66,24 @@ def test_a_library_that_the_loader_or_a_wheel_has_is_found(
     assert libraries.lost(tmp_path / "b.so", data) == ()
 
 
-def _module(root: Path) -> Path:
-    return next(tvm_ffi.put(root).glob("*.so"))
+_LAY: dict[str, Callable[[Path], Path]] = {
+    "inductor": inductor.put_library,
+    "tvm-ffi": lambda root: next(tvm_ffi.put(root).glob("*.so")),
+    "keops": put_formula,
+    "pyfr": lambda root: lay(root / "omp" / f"lib{'0' * 64}.so", b""),
+    "aiter": lambda root: lay(root / "module_scale.so", b""),
+}
 
 
-@pytest.mark.parametrize(("system", "lay"), [("inductor", inductor.put_library), ("tvm-ffi", _module)])
+@pytest.mark.parametrize("system", _LAY)
 def test_a_cached_library_that_cannot_be_loaded_is_found_and_a_repair_removes_it(
     system: str,
-    lay: Callable[[Path], Path],
     link: Callable[..., bytes],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If its owner is installed, whose libraries are known then; else it is noted."""
-    lay(tmp_path / "cache").write_bytes(link(_GONE))
+    _LAY[system](tmp_path / "cache").write_bytes(link(_GONE))
     cache = opened(of_others(system), tmp_path / "cache")
     (entry,) = cache.scan()
     monkeypatch.setattr(interpreters, "versions_of", lambda _: frozenset())
