@@ -111,6 +111,8 @@ def try_rebuild(
         return Checked(entry.key, notes=(f"not rebuilt: {why}",))
     if answer.payload == artifact.payload:
         return Checked(entry.key, passed=("rebuilt",))
+    if compilation.rule.makes_up_folders and prepared.closure.tells_name:
+        return Checked(entry.key, notes=("not comparable: it tells the directory of its own build",))
     if why := answer.refusal or compilation.may_differ:
         return Checked(entry.key, notes=(f"not comparable: {why}",))
     return _defective(entry, "compiling it again gives other bytes")

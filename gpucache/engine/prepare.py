@@ -333,7 +333,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
     compilation, request, files = prepared.compilation, prepared.request, prepared.closure.files
     if compilation.holds_paths or prepared.closure.tells_places:
         return True
-    if compilation.source_path and prepared.closure.tells_name:
+    if prepared.closure.tells_name and (compilation.source_path or compilation.rule.makes_up_folders):
         return True
     searched = [item.value for item in prepared.located if item.label in (SEARCHED, FOLDER)]
     paths = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))

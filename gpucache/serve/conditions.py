@@ -166,6 +166,8 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.m
     found.add_compiler(_NVRTC_LIBRARY, str(call.library), list(map(str, files)), call.environ)
     for path in passed:
         found.add(Condition("A", b"", os.fsencode(path)))
+    if prepared.compilation.rule.makes_up_folders and prepared.closure.tells_name:
+        found.add_variables(call.rtc.options.FOLDERS, call.environ)
     if prepared.compilation.rule.system:  # of hipRTC
         found.add_system(*call.rtc.options.system(call.environ)[1:])
     return found.all()

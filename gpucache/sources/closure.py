@@ -26,6 +26,7 @@ from gpucache.sources.macro_names import (
     ASSEMBLY,
     CLOCKS_AND_FILES,
     DEPENDENCY,
+    FILES,
     PROBES_CLOCKS_AND_FILES,
     Pattern,
     macros_of,
@@ -185,7 +186,8 @@ class _Walk:
         """
         named = self._rule.names_sources
         prints = PathConstants.PRINTED | PathConstants.ASSERTS if named else PathConstants.PRINTED
-        from_source = _OF_SOURCE & ~PathConstants.TYPES if named else _OF_SOURCE
+        types = not named or self._rule.makes_up_folders
+        from_source = _OF_SOURCE if types else _OF_SOURCE & ~PathConstants.TYPES
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = path_macros([text for _, text in texts])
         headers = any(file.number for file, _ in texts)
@@ -218,10 +220,15 @@ class _Walk:
     def refuse_pastes(self, *, named: bool) -> None:
         """Refuse texts that may paste the name of a probe, a clock or a file macro together with ``##``.
 
-        Probes are not a reason if headers were ``named`` by hand, as these cover everything a probe can find.
+        Probes are not a reason if headers were ``named`` by hand, as these cover everything a probe can find;
+        nor are file macros if the source has the same name in every build.
         """
         texts = [file.text for file in self._scanned if file.text]
         paste = can_paste(texts, CLOCKS_AND_FILES if named else PROBES_CLOCKS_AND_FILES)
+        if paste is not None and paste.name in FILES and self._rule.names_sources:
+            self._tells_name = self._tells_places = True
+            names = CLOCKS_AND_FILES if named else PROBES_CLOCKS_AND_FILES
+            paste = can_paste(texts, [name for name in names if name not in FILES])
         if paste is None or self.uncacheable is not None:
             return
         place = next(file.name for file in self._scanned if file.text and paste.chain in file.text.chains)
@@ -317,7 +324,8 @@ class _Walk:
 
     def _refuse_unknown(self, texts: Sequence[tuple[File, Scan]]) -> None:
         """Refuse texts with a directive or a probe that is not understood, as it may read any file."""
-        macros = probing_macros([text for _, text in texts])
+        anywhere = Place.INCLUDER not in self._rule.angle
+        macros = probing_macros([text for _, text in texts], literal=not anywhere)
         told = next((f"{file.name} has {text.unknown}" for file, text in texts if text.unknown), "")
         if not told and (unknown := unknown_probe([text for _, text in texts], macros)):
             told = f"a macro or condition has {unknown[:40].decode(errors='replace')}"

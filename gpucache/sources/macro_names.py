@@ -257,7 +257,8 @@ def _piece(piece: bytes, macros: Macros) -> bytes:
     return rb"(?:(?:%b)?%b|%b)" % (RENAMED, known, rb"[^/]*" if any_text else rb"\d\w*(?:\.\d+)?")
 
 
-CLOCKS_AND_FILES = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")
+FILES = (b"__FILE__", b"__BASE_FILE__")
+CLOCKS_AND_FILES = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__", *FILES)
 ASSEMBLY = (b"__asm__", b"__asm")
 DEPENDENCY = (b"dependency",)
 PROBES_CLOCKS_AND_FILES = (*_PROBES, *CLOCKS_AND_FILES)

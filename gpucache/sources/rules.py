@@ -31,6 +31,9 @@ class SearchRule(NamedTuple):
     """The directory to which a compiler of files writes the main source."""
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
+    makes_up_folders: bool = False
+    """Whether the source is in a directory that is made up for each build, as that of every other build; and
+    types are named after it."""
     suffix: str = ""
     """The suffix of the name of an include without a dot, in each place after the name itself."""
     assembles: bool = True

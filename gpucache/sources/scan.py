@@ -173,6 +173,7 @@ _UNSEEN = re.compile(
     rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
     rb"|define\b[^\n]*?(?:##|%:%:)[^\n]*)"
 )
+_MESSAGE_LINE = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:error|warning)\b[^\n]*")
 # A directive may follow a comment of several lines, as NVRTC reads it; one in a directive is a blank. No
 # other line ends in a backslash.
 _LINES = b"\\\n"
@@ -203,6 +204,7 @@ _LITERAL_CALL = re.compile(rb"(?P<macro>\w+)[ \t]*\([ \t]*(?:<(?P<angled>[^>\n]+
 _WORD_CALL = re.compile(rb"\w+[ \t]*\([\w \t,]*\)")
 _OPENED_CALL = re.compile(rb"\w[ \t]*\(")
 _FORWARDS = re.compile(rb"\w+\((\w+)\)[ \t]+__has_include(?:_next)?[ \t]*\([ \t]*\1[ \t]*\)[ \t]*")
+_ASKS = re.compile(rb"\w+[ \t]+__has_include[ \t]*\([ \t]*<([^>\n]+)>[ \t]*\)[ \t]*")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^([\w$\\\x80-\xff]+)(\([^)\n]*\))?", re.MULTILINE)
 _FIRST_WORD = re.compile(rb"^[\w$\\\x80-\xff]*")
@@ -251,9 +253,11 @@ def scan(data: bytes) -> Scan:
     return Scan(*(frozen[type(value)](value) if type(value) in frozen else value for value in values))
 
 
-def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros that use a probe, directly or through others."""
-    return with_users(texts, {name for text in texts for name in text.probe_macros})
+def probing_macros(texts: Collection[Scan], *, literal: bool = True) -> frozenset[bytes]:
+    """The macros that use a probe, directly or through others; if ``literal`` also one for a fixed name."""
+    lines = (line for text in texts if text.probe_macros for line in text.definitions.split(b"\n"))
+    probing = (line for line in lines if _PROBE.search(line) and (literal or not _asks(line)))
+    return with_users(texts, {head[1] for line in probing if (head := _HEAD.match(line))})
 
 
 def path_macros(texts: Collection[Scan]) -> frozenset[bytes]:
@@ -293,7 +297,8 @@ def uses_macro(data: bytes, macros: Collection[bytes], *, compared: bool = True)
 def hints(data: bytes) -> Hints:
     """The hints of a text, in all its readings, that it may make a compiler read a file."""
     found, dotted = Hint.NOTHING, set[bytes]()
-    for text in _readings(data):
+    for reading in _readings(data):
+        text = reading if b'R"' in reading else _MESSAGE_LINE.sub(b"", reading)
         signs = {hint: _any_of(words) for hint, words in _HINTS.items()}
         for hint, sign in {**signs, Hint.STRINGS: _MAKES_STRING}.items():
             if sign.search(text):
@@ -345,6 +350,12 @@ def unknown_probe(texts: Collection[Scan], macros: Collection[bytes]) -> bytes:
     conditions = (line for text in texts for line in text.conditions.split(b"\n") if mention.search(line))
     left = (_LITERAL_CALL.sub(understood, _DEFINED.sub(b"", line)) for line in conditions)
     return next((line for line in left if mention.search(line)), b"")
+
+
+def _asks(definition: bytes) -> bytes:
+    """The header that a macro asks for wherever it is used; empty if it is no such macro."""
+    asked = _ASKS.fullmatch(definition)
+    return asked[1] if asked and _is_fixed(asked[1]) else b""
 
 
 def _defining(macros: Collection[bytes]) -> re.Pattern[bytes]:
@@ -470,6 +481,8 @@ class _Found:
                 self._not_understood(probe[0])
             elif _PROBE.search(operand, head.end()):
                 self.probe_macros.add(head[1])
+                if name := _asks(operand):
+                    self.mentions[Mention(name, angled=True, followed=False)] = None
 
 
 def _may_read(match: re.Match[bytes], ends: Collection[bytes]) -> bool:

@@ -1,14 +1,15 @@
 """hipRTC's options, its targets, and what of the machine is in a key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from gpucache.backends import installation
 from gpucache.backends.hip import BACKEND, hiprtc
 from gpucache.backends.hip.options import VARIABLES, request_as_asked
-from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.prepare import Prepared, holds_paths, prepare
 from gpucache.errors import NoDeviceError, OptionError, TargetError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target, Toolchain
 from tests.children import run_python
@@ -18,9 +19,14 @@ _TOOLCHAIN = Toolchain("hiprtc", (("architecture", "gfx90a"), ("compiler build",
 _SOURCE = b'extern "C" __global__ void one(int *out) { *out = 1; }'
 
 
-def _asked(*options: str, source: bytes = _SOURCE, cwd: str = "/nowhere") -> Prepared:
+def _asked(
+    *options: str,
+    source: bytes = _SOURCE,
+    cwd: str = "/nowhere",
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Prepared:
     request = request_as_asked(source, "one.hip", options, version=(9, 0), cwd=cwd)
-    return prepare(BACKEND, request, _TOOLCHAIN, {})
+    return prepare(BACKEND, request, _TOOLCHAIN, environ)
 
 
 def _request(*options: str, target: str = "gfx90a", source: bytes = _SOURCE) -> BuildRequest:
@@ -70,9 +76,21 @@ def test_relocatable_code_is_bitcode() -> None:
     assert _asked("--offload-arch=gfx90a", "-fgpu-rdc").request.artifact_kind is ArtifactKind.BITCODE
 
 
-def test_a_source_that_tells_its_name_is_not_kept() -> None:
-    """Comgr makes up the directory of each source."""
-    assert _asked("--offload-arch=gfx90a", source=b"int one = sizeof(__FILE__);").refusal
+def test_a_source_that_tells_its_name_is_kept_for_the_directory_of_temporary_files() -> None:
+    """Comgr makes up the rest of the path of each source."""
+    source = b"int one = sizeof(__FILE__);"
+    environs: tuple[dict[str, str], ...] = (
+        {},
+        {"TMPDIR": "/tmp"},
+        {"TMPDIR": "/1", "TMP": "/2"},
+        {"TMP": "/2"},
+    )
+    found = [_asked("--offload-arch=gfx90a", source=source, environ=one) for one in environs]
+    assert [holds_paths(one, b"") for one in (*found, _asked("--offload-arch=gfx90a"))] == [True] * 4 + [
+        False
+    ]
+    assert found[0].located_key == found[1].located_key
+    assert len({one.located_key for one in found}) == 3
 
 
 def test_headers_of_the_compiler_in_the_current_directory_are_refused(tmp_path: Path) -> None:

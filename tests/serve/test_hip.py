@@ -166,12 +166,43 @@ def test_whatever_changes_a_compile_is_seen(
 def test_nothing_wrong_is_served(
     shown: Path, run: Run, tmp_path: Path, text: str, options: tuple[str, ...]
 ) -> None:
-    """Headers in memory and of the system, a source that tells its name, and options that are not known."""
+    """Headers in memory and of the system, a source with the length of its path, unknown options."""
     source = tmp_path / "shown.hip"
     source.write_text(f"{text}#ifndef VALUE\n#define VALUE 1\n#endif\n{_SOURCE}")
-    told = not text.count("__FILE__") and not options
+    told = not options
     run(shown, source, _TARGET, *options)
     assert run(shown, source, _TARGET, *options)[1] == int(told)
+
+
+@pytest.mark.parametrize("told", ["sizeof(__FILE__)", "sizeof(__PRETTY_FUNCTION__)", "sizeof(NAME(FIL))"])
+def test_a_source_that_tells_its_path_hits_below_the_same_directory(
+    shown: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """Of its made-up name one is as good as another; below another directory it is another build."""
+    for name in ("TMPDIR", "TMP", "TEMP", "TEMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    (other := tmp_path / "other").mkdir()
+    source = tmp_path / "shown.hip"
+    source.write_text(f"#define NAME(x) __##x##E__\n#define VALUE {told}\n{_SOURCE}")
+    words, elsewhere = (shown, source, _TARGET), {"TMPDIR": str(other)}
+    found = [run(*words, **one)[1] for one in ({}, {}, elsewhere, elsewhere, {"TMP": "/tmp"}, {})]
+    assert found == [0, 1, 0, 1, 1, 1]
+
+
+def test_a_header_that_a_macro_asks_for_is_seen(shown: Path, run: Run, tmp_path: Path) -> None:
+    """As a macro of libstdc++ asks for TBB's."""
+    (folder := tmp_path / "named").mkdir()
+    source = tmp_path / "shown.hip"
+    asks = "#define ASKS __has_include(<one.h>)\n#if ASKS\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n"
+    source.write_text(asks + _SOURCE)
+    words = shown, source, _TARGET, f"-I{folder}"
+    first = run(*words)
+    assert run(*words) == (first[0], 1)
+    (folder / "one.h").write_text("")
+    there = run(*words)
+    assert (there[1], there[0] != first[0]) == (0, True)
+    (folder / "one.h").unlink()
+    assert run(*words) == (first[0], 1)
 
 
 def test_a_recording_is_compiled_ahead_for_other_architectures(

@@ -311,6 +311,19 @@ def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> Non
     assert _closure(b"#include <has.h>\nint x = HAS(<x.h>);", root, "a").uncacheable is not None
 
 
+def test_a_macro_that_asks_for_one_header_is_followed(tree: Tree) -> None:
+    """As libstdc++'s for TBB, wherever it is used, if all files search the same places for it."""
+    root = tree({"a/asks.h": b"#define ASKS __has_include(<x.h>)\n#define WORD __has_include(<y.h>)"})
+    source = b"#include <asks.h>\n#define USES ASKS\n#if USES\n#endif"
+    without = _closure(source, root, "a")
+    assert [item.name for item in without.includes] == ["asks.h", "x.h", "y.h"]
+    tree({"a/x.h": b"1"})
+    assert _closure(source, root, "a").includes != without.includes
+    beside = SearchRule((Place.INCLUDER, Place.DIRS), (Place.INCLUDER, Place.DIRS))
+    assert _closure(source, root, "a", rule=beside).uncacheable is not None
+    assert _closure(b"#define y z\n" + source, root, "a").uncacheable is not None
+
+
 @pytest.mark.parametrize(
     "limits", [Limits(files=1), Limits(total_bytes=1), Limits(file_bytes=0), Limits(folder_entries=2)]
 )
@@ -386,6 +399,7 @@ def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: 
         '__asm__("nop"); printf("%f ... %s.", 1.5f, ".5");',
         '#define CAT(a, b) a##b\nprintf(".incbin %d", CAT(x, y));',
         "#define S(x) #x\n#define E\n__asm__(\"nop\"); f(v.i, v.re); char c = '\\n';",
+        '__asm__("nop");\n#error "None of these types in <math.h>."\n',
         '#define T(INSN) __asm__("\\n\\t" INSN " %2" : "=a"(x))\nT("mull"); x.i = p->re + f().m;',
     ],
 )
@@ -435,6 +449,17 @@ def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree
     cured = _closure(b"#include <x.h>", root, "a", named_headers=[str(root / "a/y.h")])
     assert cured.uncacheable is None
     assert Include("y.h", digest(b"y")) in cured.includes
+
+
+def test_a_file_macro_put_together_ties_to_a_place_or_to_one_build(tree: Tree) -> None:
+    """It is no reason if each build gives the source the same name; a clock is."""
+    root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__FI, LE__);"})
+    named = RULE._replace(names_sources=True)
+    closure = _closure(b"#include <x.h>", root, "a", rule=named)
+    assert (closure.uncacheable, closure.tells_name, closure.tells_places) == (None, True, True)
+    for source, rule in ((b"#include <x.h>", RULE), (b"#include <x.h>\nchar *t = CAT(__DA, TE__);", named)):
+        reason = _closure(source, root, "a", rule=rule).uncacheable
+        assert reason is not None and "build it without gpucache" in reason
 
 
 def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:

@@ -1,10 +1,11 @@
 """Plans how hipRTC compiles a request: canonical options, search rule, environment.
 
 HipRTC hands the source to comgr, whose clang compiles it under the name CompileSource, or since ROCm 5.3
-its own, in a directory of a made-up name: a source that tells its file name is not cached. Headers in
-memory are in such a directory too. Before all of them ``hiprtc_runtime.h`` is included, which hipRTC has
-built in, and which a file in the current directory replaces. After all -I come the directories of the
-system's compilers and of ROCm, in an order that differs by version, so every match in any of them counts.
+its own, in a directory of a made-up name, as good as that of any other build: for a source that tells it the
+key has the directory above it. Headers in memory are in such a directory too. Before all of them
+``hiprtc_runtime.h`` is included, which hipRTC has built in, and which a file in the current directory
+replaces. After all -I come the directories of the system's compilers and of ROCm, in an order that differs by
+version, so every match in any of them counts.
 Only these are looked for on disk.
 """
 
@@ -72,6 +73,8 @@ _OF_ROCM = (
     *(f"{folder}/{one}" for folder in ("llvm", "lib/llvm", ".") for one in _CLANG),
 )
 _ROCM = ("ROCM_PATH", "HIP_PATH", "LLVM_PATH")
+FOLDERS = Variables(("TMPDIR", "TMP", "TEMP", "TEMPDIR"))
+"""The first that is set names the directory of those directories."""
 _DIRS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 # Recorded at every call of getenv while hipRTC 5.2 compiled; the others were PATH, PWD and those of TMPDIR.
 # HIPRTC_* and GPU_ENABLE_WGP_MODE are in the source of later versions.
@@ -161,6 +164,8 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     environment = VARIABLES.among(environ)
     inherited = [one or "." for name in _DIRS if name in environ for one in environ[name].split(":")]
     reads = b"include" in request.program.source or (request.asked is not None and request.asked.headers)
+    folder = next((environ[name] for name in FOLDERS.reaching if name in environ), "/tmp")
+    name = FILE_NAME if request.asked is None else request.asked.file_name
     refusal = changed_since_loaded(environment)
     if request.searches_cwd and os.path.isdir(os.path.join(request.cwd, _RESOURCES)):
         refusal = f"the current directory has {_RESOURCES}, where its compiler looks for headers"
@@ -172,13 +177,15 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             toolchain=toolchain,
             environment=environment,
             locations=dirs,
-            file_name=FILE_NAME if request.asked is None else request.asked.file_name,
+            file_name=f"{folder}/*/{name}",
         ),
         rule=SearchRule(
             quote=(Place.INCLUDER, Place.DIRS, Place.SYSTEM),
             angle=(Place.DIRS, Place.SYSTEM),
             every=True,
             system=system(environ)[0] if reads else (),
+            names_sources=True,
+            makes_up_folders=True,
         ),
         include_dirs=dirs,
         command=(f"{_ARCH}{request.target.name}", *(f"-I{one}" for one in dirs), *written),
