@@ -189,6 +189,8 @@ class _Reading:
         self._bytes = 0
         self.records: dict[Identity, Signed] = {}
         self.names: set[str] = set()
+        self.sealed: set[str] = set()
+        """The objects of believed records whose signatures need no look."""
         self.marked: frozenset[str] = frozenset()
         self.findings: list[Unsound] = []
         self.listed: list[Unsound] = []
@@ -226,9 +228,10 @@ class _Reading:
             end = data.find(b"\n", start) + 1 or len(data)
             try:
                 one = parse_line(data[start:end])
-                objects_of(one)
+                objects = objects_of(one)
                 if one.signer == sealer:
                     one.vouch(self._trusted)
+                    self.sealed.update(name for name, _ in objects)
                 if self._bytes > _MOST_UNPROVEN_BYTES and not self.believes(one):
                     raise FormatError("the store has more than 256 MiB of records")
                 self.records[identity(one)] = one
@@ -340,13 +343,12 @@ def _index(old: bytes | None, names: Collection[str], key: SigningKey | None) ->
 
 def _strays(read: _Reading, listed: Mapping[str, Listed]) -> Iterator[Signed]:
     """The records in objects of our own entries that no catalogue names."""
-    own = (one for one in read.records.values() if one.record.system == OWN and read.believes(one))
-    known = {name for one in own for name, _ in objects_of(one)} | read.marked
-    sizes = {
-        one.name: one.size_bytes
-        for one in listed.values()
-        if one.name.startswith(own_entries.FOLDER) and one.name not in known
-    }
+    known = read.sealed | read.marked
+    own = {name: one for name, one in listed.items() if name.startswith(own_entries.FOLDER)}
+    if left := own.keys() - known:
+        more = (one for one in read.records.values() if one.record.system == OWN and read.believes(one))
+        left -= {name for one in more for name, _ in objects_of(one)}
+    sizes = {name: own[name].size_bytes for name in left}
     for name, data in read_sized(read.store, {name: min(size, MOST_BYTES) for name, size in sizes.items()}):
         try:
             if data is not None:
