@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gpucache.cli.caches import is_store
 from gpucache.cli.globals import given, leave
 from gpucache.errors import ExitCode, UsageError
 
@@ -12,7 +13,7 @@ def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) ->
     from gpucache.engine.shipped import is_shipped, unread
 
     for word in what:
-        if why := unread(word):
+        if not is_store(word) and (why := unread(word)):
             raise UsageError(f"{word} {why}")
     if not all(map(is_shipped, what)):
         return False

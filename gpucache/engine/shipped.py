@@ -8,6 +8,7 @@ FlatBuffers. A Metal library (``.metallib``) begins with ``MTLB``. A mega-cache 
 has any name, see ``gpucache.caches.mega_cache``; a runtime cache of TensorRT-RTX is known by its name alone.
 """
 
+import errno
 import re
 import stat
 import zipfile
@@ -70,11 +71,13 @@ def unread(word: str) -> str:
     except FileNotFoundError:
         return "does not exist; check the path" if compiled and not path.is_symlink() else ""
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # no path, but perhaps a word
+            return ""
         return f"cannot be read ({error.strerror}); check the path and its permissions"
     except ValueError:
         return ""
     if stat.S_ISDIR(mode):
-        return "is a directory; name the cache in it with --cache NAME:DIRECTORY, or a compiled file"
+        return "is a directory and is not a store; name the cache in it with --cache NAME:DIRECTORY"
     return "is no compiled file; name a library, a package, an engine or a binary, or a program or key"
 
 

@@ -51,7 +51,7 @@ ROWS = """
 2 --root none verify | none does not exist; check --root
 2 verify --cache triton | triton/cache does not exist; name its place, as in --cache triton:PLACE
 2 verify ./loop | ./loop cannot be read (Too many levels of symbolic links); check the path and its
-2 verify ../ | ../ is a directory; name the cache in it with --cache NAME:DIRECTORY, or a compiled file
+2 verify ../ | ../ is a directory and is not a store; name the cache in it with --cache NAME:DIRECTORY
 2 run --report none/x -- true | none/x cannot be written (No such file or directory); name another file
 2 inspect --since 1x --misses | '1x' is not an age; write a number with s, m, h, d or w, such as 30d
 5 verify --cache triton:plain | plain is not a directory; name the directory of a cache

@@ -139,7 +139,8 @@ def test_a_directory_without_entries_is_told_to_be_no_store(
     (tmp_path / "empty" / "entries" / "2024").mkdir(parents=True)
     (tmp_path / "empty" / "entries" / "2024" / "05-01.txt").touch()
     assert main(["--root", str(tmp_path / "gpucache"), *words, str(tmp_path / "empty")]) == 2
-    assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert str(tmp_path / "empty") in told and "is not a store" in told
 
 
 def test_a_store_to_which_only_programs_sent_is_a_store(
@@ -165,7 +166,8 @@ def test_a_url_without_a_store_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "empty").mkdir()
     url = f"file://{tmp_path / 'empty'}"
     assert main(["--root", str(tmp_path / "gpucache"), *verb.split(), url]) == 5
-    assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert str(tmp_path / "empty") in told and "is not a store" in told
 
 
 @pytest.mark.parametrize("verb", ["pull", "inspect", "verify", "evict --all --yes"])
