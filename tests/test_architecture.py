@@ -363,11 +363,11 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 17_927,
-    "engine": 8_793,
+    "engine": 8_796,
     "native": 6_509,
     "answers": 5_854,
     "cli": 6_293,
-    "remote": 4_758,
+    "remote": 4_760,
     "serve": 4_509,
     "store": 3_467,
     "backends": 3_758,
