@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def backends() -> "Mapping[str, Backend]":
     """Our backends by name; no GPU stack is loaded by having them."""
-    from gpucache.backends.registry import backend_names, load_backend
+    from gpucache.backends.interface import backend_names, load_backend
 
     return {name: load_backend(name) for name in backend_names()}
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import pytest
 
 import gpucache
-from gpucache.backends.registry import backend_names
+from gpucache.backends.interface import backend_names
 from gpucache.caches.registry import SYSTEMS, load_system, module_of
 
 _ROOT = Path(gpucache.__file__).parent
@@ -68,7 +68,7 @@ _CLI = frozenset(
         "remote",
         "examples",
         "backends.options",
-        "backends.registry",
+        "backends.interface",
         "caches.interface",
         "caches.registry",
         "store.directory",
@@ -88,7 +88,6 @@ _ENGINE = frozenset(
         "probe",
         "backends.installation",  # which libraries this process has loaded
         "backends.interface",
-        "backends.registry",
         "caches.interface",
         "caches.places",
         "store.interface",
@@ -116,7 +115,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "caches.interface": frozenset({"leaves", "store.directory"}),
     "caches.own": frozenset({"leaves", "settings", "store"}),
     "caches.portable": frozenset({"leaves", "store.layout"}),
-    "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
+    "probe": frozenset({"leaves", "backends.interface"}),
     "engine": _ENGINE,
     # The builds of workers elsewhere come back as the files of entries.
     "engine.warm.elsewhere": _ENGINE | {"store.format"},
@@ -362,7 +361,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_927,
+    "caches": 17_910,
     "engine": 8_796,
     "native": 6_509,
     "answers": 5_854,
@@ -370,7 +369,7 @@ LINES: Mapping[str, int] = {
     "remote": 4_760,
     "serve": 4_509,
     "store": 3_467,
-    "backends": 3_758,
+    "backends": 3_752,
     "sources": 2_550,
     "payload": 1_886,
     "bench": 1_600,

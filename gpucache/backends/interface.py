@@ -1,13 +1,16 @@
-"""The interface that a compiler implements so that its programs can be cached.
+"""The interface that a compiler implements so that its programs can be cached, and the backends by name.
 
 ``plan`` is pure and needs no GPU stack; everything else loads one at its first use. Compiling and loading are
-separate, because a load belongs to a context and a compile does not.
+separate, because a load belongs to a context and a compile does not. A backend, ours or third-party through
+an entry point, is imported on demand, and importing it loads no GPU stack.
 """
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from gpucache.errors import TargetError
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
 from gpucache.sources import SearchRule
@@ -113,3 +116,27 @@ class Backend(Protocol):
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Load on the target's device and return its kernels' names; raises CompileError when rejected."""
+
+
+_OURS = {
+    "opencl": "gpucache.backends.opencl",
+    "cuda": "gpucache.backends.cuda",
+    "hip": "gpucache.backends.hip",
+}
+
+
+def backend_names() -> tuple[str, ...]:
+    return tuple(_OURS)
+
+
+def load_backend(name: str) -> Backend:
+    """The backend of a name; raises TargetError if it does not exist."""
+    if name in _OURS:
+        backend: Backend = import_module(_OURS[name]).BACKEND
+        return backend
+    from importlib.metadata import entry_points  # loading this takes half as long as loading all of ours
+
+    for point in entry_points(group="gpucache.backends", name=name):
+        provided: Backend = point.load()
+        return provided
+    raise TargetError(f"no backend is named {name!r}; targets begin with {' or '.join(_OURS)}")

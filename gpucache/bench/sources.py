@@ -21,8 +21,7 @@ from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.entries import growth
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_stores
-from gpucache.backends.interface import Backend, Compilation
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import Backend, Compilation, load_backend
 from gpucache.bench.check_costs import CheckedJob, Durations
 from gpucache.bench.compare import Measured
 from gpucache.bench.run import Begun, Planned, Say, start_folder

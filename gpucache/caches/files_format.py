@@ -20,7 +20,7 @@ from typing import ClassVar
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
-from gpucache.caches import files, interpreters, libraries, places
+from gpucache.caches import files, interpreters, places
 from gpucache.caches.files import (
     HERE,
     LARGEST_BYTES,
@@ -210,9 +210,9 @@ class FilesFormat(Format[Files]):
 
         It is only noted for a driver's, and if none of the owner's packages is found, which may bring it.
         """
-        gone = libraries.lost(Path(item.folder, name), data)
+        gone = interpreters.lost(Path(item.folder, name), data)
         known = any(map(interpreters.versions_of, self.links))
-        missing = [one for one in gone if known and not libraries.DRIVER.fullmatch(one)]
+        missing = [one for one in gone if known and not interpreters.DRIVER.fullmatch(one)]
         if missing:
             detail = f"{name} needs {', '.join(missing)}, which is in no directory of libraries; {fails}"
             remedy = f"install it, or remove the entry, so that {self.owner} compiles it again"

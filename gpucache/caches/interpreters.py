@@ -1,11 +1,17 @@
-"""The Python interpreters and packages on this machine: found by their files, never run or imported.
+"""The Python interpreters, packages and libraries on this machine: found by their files, and never loaded.
 
 A cache can belong to a single version of Python. This module looks for that version in the usual directories
 of interpreters: in PATH, in the system, and in pyenv, uv, conda and the like. An interpreter elsewhere is not
 found, so callers never rely on this alone (``gpucache.engine.staleness``).
 
 Programs may run in another environment than gpucache, so packages are looked for in three: gpucache's own,
-the active virtual one, and that of the first python3 in PATH. Must not know any system.
+the active virtual one, and that of the first python3 in PATH.
+
+A library that a cached one needs is looked for where the dynamic loader looks: in RPATH, RUNPATH,
+LD_LIBRARY_PATH, the loader's cache and directories, those of CUDA and ROCm, and in every environment of
+Python that is found, as an owner has often loaded its wheels' libraries before. So a name that is found can
+still fail, and one that is not found is in none of these. Source: ld.so(8) and glibc's
+``sysdeps/generic/dl-cache.h``. Must not know any system.
 """
 
 import mmap
@@ -18,6 +24,10 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+
+from gpucache.errors import FormatError
+from gpucache.payload.elf import Library, read_library
+from gpucache.payload.reading import Reading
 
 _NAME = re.compile(r"python(\d+\.\d+)t?")
 _FOLDERS = (
@@ -158,3 +168,66 @@ def _site_packages() -> tuple[str, ...]:
 
 def _below(prefix: Path) -> Iterator[Path]:
     return (path for below in _BELOW for path in prefix.glob(below))
+
+
+_CACHE = Path("/etc/ld.so.cache")
+_CACHE_BYTES = 64 << 20
+_LIBRARY_FOLDERS = (
+    "lib", "usr/lib", "lib64", "usr/lib64", "usr/local/lib", "lib/*-linux-*", "usr/lib/*-linux-*",
+    "usr/local/cuda*/lib64", "usr/local/cuda*/targets/*/lib", "opt/rocm*/lib", "opt/intel/oneapi/*/*/lib",
+)  # fmt: skip
+_OF_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "CONDA_PREFIX", "CMPLR_ROOT")
+_LIBRARY_NAME = re.compile(r"lib[\w.+-]{1,200}")
+DRIVER = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|amdhip64|hsa-runtime64|ze_loader|OpenCL)\.so[.\d]*")
+"""The libraries of drivers, which a machine without their device lacks."""
+
+
+def lost(path: Path, data: bytes) -> tuple[str, ...]:
+    """The libraries that the one at a path needs and that are nowhere; none if it cannot be parsed, or on
+    another system than Linux. Raises nothing."""
+    if sys.platform != "linux":
+        return ()
+    try:
+        library = read_library(Reading(data))
+    except FormatError:
+        return ()
+    places = [Path(one) for one in _beside(library, path)]
+    return tuple(
+        name
+        for name in dict.fromkeys(library.needed)
+        if _LIBRARY_NAME.fullmatch(name)
+        and not any((place / name).exists() for place in places)
+        and not _is_found(name)
+    )
+
+
+def _beside(library: Library, path: Path) -> Iterator[str]:
+    """The directories of the library's own, and those of the environment."""
+    for place in (*library.rpath, *library.runpath):
+        yield re.sub(r"\$(?:ORIGIN|\{ORIGIN\})", lambda _: str(path.parent), place)
+    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"))
+
+
+@cache
+def _is_found(name: str) -> bool:
+    with suppress(OSError, ValueError):
+        if any(Path(one).exists() for one in _listed().get(name, ())):
+            return True
+        if any(next(Path(os.sep).glob(f"{one}/{name}"), None) for one in _LIBRARY_FOLDERS):
+            return True
+        roots = filter(None, map(os.environ.get, _OF_TOOLKITS))
+        if any(Path(root, below, name).exists() for root in roots for below in ("lib64", "lib")):
+            return True
+    return name in libraries()
+
+
+@cache
+def _listed() -> dict[str, list[str]]:
+    """The paths in the loader's cache by name; empty if there is none, as with musl."""
+    found: dict[str, list[str]] = {}
+    with suppress(OSError), _CACHE.open("rb") as file:
+        for text in file.read(_CACHE_BYTES).split(b"\0"):
+            if text.startswith(b"/"):
+                path = os.fsdecode(text)
+                found.setdefault(path.rpartition("/")[2], []).append(path)
+    return found

@@ -35,8 +35,8 @@ SYSTEMS = (
     "tunableop", "tensorrt-rtx", "firefox", "mpv", "qt",
 )  # fmt: skip
 _BINARIES = (
-    "adaptivecpp hashcat ggml-opencl cycles clesperanto intel-neo torch-kernels arrayfire pycuda mlx aiter "
-    "drjit pyfr"
+    "adaptivecpp amd-comgr hashcat ggml-opencl cycles clesperanto intel-neo torch-kernels arrayfire pycuda "
+    "mlx aiter drjit pyfr"
 )
 _MODULES = {
     **{name: f"{name}.format" for name in ("futhark", "rocfft", "pyopencl")},

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked, Finding
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import backend_names, load_backend
+from gpucache.backends.interface import Backend, backend_names, load_backend
 from gpucache.caches.interface import OwnRoot
 from gpucache.engine.machine import device_of
 from gpucache.engine.prepare import prepare, request_of

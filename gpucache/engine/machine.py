@@ -66,7 +66,7 @@ def machine_for(
 
     With a ``memory`` of earlier probes, none is made for targets that are named in full and known there.
     """
-    from gpucache.backends.registry import backend_names, load_backend
+    from gpucache.backends.interface import backend_names, load_backend
 
     known = backend_names()
     texts = (*targets, *(text for spec in specs for text in spec.targets if not targets))
@@ -95,7 +95,7 @@ def toolchains_for(entries: "Iterable[CacheEntry]") -> list[Toolchain]:
     named = {entry.target.partition(":")[0] for entry in entries if entry.toolchain_identity}
     if not named:
         return []
-    from gpucache.backends.registry import backend_names
+    from gpucache.backends.interface import backend_names
     from gpucache.probe.ask import ask
 
     devices = ask(sorted(named) if named <= {*backend_names()} else None)
@@ -113,7 +113,7 @@ def device_of(entry: "CacheEntry", devices: Sequence[Device]) -> Device | None:
 
 def profile_of(devices: Sequence[Device]) -> "Profile":
     """The profile of this machine: its devices, and the variables that reach their compilers."""
-    from gpucache.backends.registry import load_backend
+    from gpucache.backends.interface import load_backend
     from gpucache.probe.profile import Profile
 
     reaching: dict[str, str] = {}

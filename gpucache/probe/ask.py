@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from gpucache.backends.registry import backend_names
+from gpucache.backends.interface import backend_names
 from gpucache.errors import TargetError
 from gpucache.host.process_groups import start_group
 from gpucache.host.scratch import ENDINGS, scratch

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_dir
 
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import Backend, load_backend
 from gpucache.errors import GpucacheError
 from gpucache.probe.remembered import device_to_json
 

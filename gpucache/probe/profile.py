@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.answers.devices import TargetDifference
-from gpucache.backends.registry import backend_names
+from gpucache.backends.interface import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.host import os_errors
 from gpucache.keys import Difference

@@ -13,7 +13,7 @@ from itertools import count
 from threading import Lock
 from typing import Any
 
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
 from gpucache.recording.builds import COMMAND_CAP, Seen

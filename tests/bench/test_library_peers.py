@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.bench import cuda as peers
 from gpucache.errors import CompileError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target

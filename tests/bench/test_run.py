@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.lookup import Built, Miss, Verdict
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.bench import run as running
 from gpucache.bench import sources
 from gpucache.bench.run import Extent, Planned, run_bench

@@ -10,7 +10,7 @@ import pytest
 
 from gpucache.answers.bench import Arm, Sample
 from gpucache.answers.lookup import Built, Miss, Verdict
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.bench import sources
 from gpucache.bench.run import Begun
 from gpucache.bench.sources import Sources, StartJob, Workers

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.keys import digest
 from gpucache.model import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import FindingKind
-from gpucache.caches import interpreters, libraries
+from gpucache.caches import interpreters
 from gpucache.caches.registry import of_others
 from tests.caches.inductor import build as inductor
 from tests.caches.opened import kinds, lay, opened
@@ -43,7 +43,7 @@ def _link(tmp_path: Path) -> Callable[..., bytes]:
 
 def test_a_library_that_is_gone_is_named(link: Callable[..., bytes], tmp_path: Path) -> None:
     """The C library is found."""
-    assert libraries.lost(tmp_path / "b.so", link(_GONE)) == (_GONE,)
+    assert interpreters.lost(tmp_path / "b.so", link(_GONE)) == (_GONE,)
 
 
 @pytest.mark.parametrize("way", ["rpath", "runpath", "variable", "wheel"])
@@ -57,13 +57,13 @@ def test_a_library_that_the_loader_or_a_wheel_has_is_found(
     (tmp_path / "near").mkdir()
     if way == "variable":
         monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "near"))
-    assert libraries.lost(tmp_path / "b.so", data) == (name,)
+    assert interpreters.lost(tmp_path / "b.so", data) == (name,)
     if way == "wheel":
-        libraries._is_found.cache_clear()  # as a new process finds it
+        interpreters._is_found.cache_clear()  # as a new process finds it
         monkeypatch.setattr(interpreters, "libraries", lambda: frozenset({name}))
     else:
         (tmp_path / "near" / name).write_bytes(b"")
-    assert libraries.lost(tmp_path / "b.so", data) == ()
+    assert interpreters.lost(tmp_path / "b.so", data) == ()
 
 
 _LAY: dict[str, Callable[[Path], Path]] = {
@@ -100,7 +100,7 @@ def test_the_library_of_a_driver_is_noted(
 ) -> None:
     """A machine that only prepares a cache has none."""
     monkeypatch.setattr(interpreters, "versions_of", lambda _: frozenset({"2.15"}))
-    monkeypatch.setattr(libraries, "_is_found", lambda name: name.startswith("libc."))
+    monkeypatch.setattr(interpreters, "_is_found", lambda name: name.startswith("libc."))
     inductor.put_library(tmp_path / "cache").write_bytes(link("libcuda.so.1"))
     cache = opened(of_others("inductor"), tmp_path / "cache")
     (entry,) = cache.scan()

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.answers.lookup import Built, Hit, Miss
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import Backend, load_backend
 from gpucache.bench.sources import find_launches, open_session
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare

@@ -17,7 +17,7 @@ from tests.pocl import name_pocl_for_c
 # The loader of OpenCL loads the others as well.
 _BUILD = """
 import json, os, sys
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.prepare import prepare
 from gpucache.errors import CompileError
 from gpucache.model import BuildRequest, Program

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import Backend, load_backend
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import Stores
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target, Toolchain

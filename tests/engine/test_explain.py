@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucache.answers.lookup import Built, Miss, Verdict
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare

@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.answers.lookup import Miss, Noted, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.lookup import leave
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import Stores

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine import prepare as prepared
 from gpucache.engine.prepare import Prepared, prepare, prepare_again
 from gpucache.host.environment import environment

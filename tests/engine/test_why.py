@@ -10,7 +10,7 @@ import pytest
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.why import Answer
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import Stores

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.model import BuildRequest, Program, Target, Toolchain
 from gpucache.sources import SearchRule
 from tests.patience import PATIENCE_S

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucache.answers.lookup import Built, Hit, Miss
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import changed_headers, entry_of, find, keep
 from gpucache.engine.prepare import Prepared, prepare, stamped

@@ -16,8 +16,7 @@ from time import time_ns
 
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import Backend, load_backend
 from gpucache.engine.lookup import LOG_LIMIT, build, find
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.stores import NoEntry, Stores, record_failure

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gpucache import __version__
-from gpucache.backends.registry import load_backend
+from gpucache.backends.interface import load_backend
 from gpucache.engine.machine import Machine, profile_of, select_target
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import GpucacheError, UsageError, WorkersError

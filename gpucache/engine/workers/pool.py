@@ -28,7 +28,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from gpucache.backends.registry import backend_names, load_backend
+from gpucache.backends.interface import backend_names, load_backend
 from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.opened_files import OPENED_FILES, UNANSWERED, watching
 from gpucache.errors import GpucacheError, WorkersError
