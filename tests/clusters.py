@@ -51,11 +51,9 @@ class Dask:
         return log
 
     def command(self, words: Sequence[object]) -> list[str]:
-        """gpucache with some words and ``--on``."""
         return [*_GPUCACHE, *map(str, words), "--on", f"dask:{self.address}"]
 
     def close(self) -> None:
-        """End all of its processes."""
         self._ends.close()
 
 
@@ -74,7 +72,6 @@ class Mpi:
         self._environments = ({}, *environments)
 
     def command(self, words: Sequence[object]) -> list[str]:
-        """gpucache with some words and ``--on``."""
         command = ["mpiexec"]
         for environ in self._environments:
             variables = [word for pair in environ.items() for word in ("-env", *pair)]
@@ -103,5 +100,4 @@ def compiling(roots: Iterable[subprocess.Popen[Any]]) -> dict[int, subprocess.Po
 
 
 def parent(pid: int) -> int:
-    """The process that started another one."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -71,7 +71,6 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(root: Path) -> DirectoryStore:
-    """The store in it."""
     return DirectoryStore(root, writable=True)
 
 

@@ -38,7 +38,6 @@ class Compared:
 
     @property
     def compiles(self) -> bool:
-        """Whether plain NVRTC gives a cubin."""
         return re.fullmatch("[0-9a-f]{64}", self.plain) is not None
 
 
@@ -124,7 +123,6 @@ def _mark(name: str) -> None:
 
 
 def main() -> None:
-    """The traced child."""
     from cuda.bindings import nvrtc
 
     from gpucache.backends.cuda import BACKEND

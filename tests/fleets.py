@@ -14,7 +14,6 @@ from gpucache.recording.writing import Writer
 
 
 def device_of(target: str, devices: Sequence[Device]) -> Device:
-    """The device of a target."""
     return next(device for device in devices if str(device.target) == target)
 
 
@@ -35,7 +34,6 @@ def asked(
 
 
 def recorded(place: Path, builds: Iterable[Prepared], *, sources: bool = True) -> Path:
-    """A recording of programs' requests."""
     writer = Writer(place, sources=sources)
     for one in builds:
         done = observe(one, ())

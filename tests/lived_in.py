@@ -69,7 +69,6 @@ class Caches:
         self.places[place] = name
 
     def look(self) -> dict[Path, Seen]:
-        """Every file and directory of the caches."""
         return {path: _seen(path) for place in self.places for path in _below(place)}
 
     def differences(self) -> Iterator[str]:
@@ -142,7 +141,6 @@ def _lived_in(home: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run the command of the command line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="lived-in-") as place:
         environ = _lived_in(Path(place, "home"))

@@ -14,7 +14,6 @@ TIME_OUT_MS = "600000"
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    """Wait until another process has done something."""
     limit = time.monotonic() + PATIENCE_S
     while not reached():
         assert time.monotonic() < limit, "it never happened"

@@ -89,7 +89,6 @@ def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
 
 
 def _tree(folder: Path, header: str = _HEADER) -> Path:
-    """A directory with ``include/value.h``."""
     (folder / "include").mkdir(parents=True)
     (folder / "include" / "value.h").write_text(header, encoding="ascii")
     return folder

@@ -279,7 +279,6 @@ class Pod:
         self.volume.mkdir()
 
     def run(self, script: str, user: int = _USER, *, writes: bool = False, **variables: str) -> Done:
-        """A script in a new container."""
         shown = dict.fromkeys((CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)))
         parents = dict.fromkeys(one for place in shown for one in reversed(place.parents[:-1]))
         keys = {"GPUCACHE_TRUSTED_KEYS": self._site.public, "STORE": "/store", "PATH": self._site.path}

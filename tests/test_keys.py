@@ -64,7 +64,6 @@ def make_fields(**overrides: Any) -> tuple[KeyField, ...]:
 
 
 def make_key(**overrides: Any) -> CacheKey:
-    """The portable key of ``make_fields``."""
     return cache_key(make_fields(**overrides))
 
 

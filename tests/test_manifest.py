@@ -32,8 +32,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def read(folder: Path) -> Read:
-    """Reads a manifest of a given text."""
-
     def from_text(text: str) -> list[ProgramSpec]:
         path = folder / "gpucache.toml"
         path.write_text(text, encoding="utf-8")
@@ -328,7 +326,6 @@ def test_a_missing_source_is_an_error_of_the_source(read: Read) -> None:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML, inline."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

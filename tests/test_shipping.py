@@ -88,7 +88,6 @@ def _runs(interpreter: str) -> bool:
 
 
 def _environment(**settings: str) -> dict[str, str]:
-    """Without a home."""
     inherited = {
         name: value
         for name, value in os.environ.items()

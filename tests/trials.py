@@ -15,12 +15,10 @@ _FILE = os.environ.get("TRIALS", "")
 
 
 def trials(short: T, long: T) -> T:
-    """How often to try."""
     return long if _FILE else short
 
 
 def tell(attack: str, count: int, failures: int) -> None:
-    """Write down the long form's counts."""
     if _FILE:
         with Path(_FILE).open("a", encoding="utf-8") as file:
             file.write(f"{attack} | {count:,} | {failures:,}\n")

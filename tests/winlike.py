@@ -57,7 +57,6 @@ def load() -> None:
 
 
 def remove() -> None:
-    """Take the names from this process."""
     load()
     for name in _MODULES:
         sys.modules.pop(name, None)

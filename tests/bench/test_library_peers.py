@@ -37,7 +37,6 @@ def test_an_option_without_a_name_is_refused() -> None:
 
 @pytest.fixture
 def nvrtc() -> None:
-    """NVRTC with cuda.core."""
     pytest.importorskip("cuda.core")
     if not any(device.available for device in load_backend("cuda").devices()):
         pytest.skip("no NVRTC is here")

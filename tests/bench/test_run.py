@@ -67,7 +67,6 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(ready: Callable[..., Prepared]) -> Callable[..., BenchCase]:
-    """Bench one program with these starts."""
     made = ready()
 
     def one(

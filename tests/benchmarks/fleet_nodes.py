@@ -41,7 +41,6 @@ class _Server:
 
     @contextmanager
     def url(self) -> Iterator[str]:
-        """Its URL while it runs."""
         loop, ready = asyncio.new_event_loop(), threading.Event()
         ports: list[int] = []
 
@@ -103,15 +102,12 @@ class _Counted:
         return iter(found)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-        """A request for each object."""
         for name, data in self._objects.read(names, limit_bytes):
             self.requests += 1
             self.bytes += len(data or b"")
             yield name, data
 
     def create(self, objects: Iterable[tuple[str, bytes]], *more: Any) -> Iterator[tuple[str, bool]]:
-        """The same."""
-
         def counted() -> Iterator[tuple[str, bytes]]:
             for name, data in objects:
                 self.requests += 1

@@ -86,7 +86,6 @@ class Comparison:
         return [ours / theirs for ours, theirs in pairs if theirs]
 
     def document(self) -> dict[str, Any]:
-        """The document that ``--json`` writes."""
         return {
             "title": self.title,
             "absent": dict(self.absent),
@@ -188,7 +187,6 @@ def process(
 
 
 def show(found: Comparison, to: TextIO) -> None:
-    """A comparison as a small table."""
     print(found.title, file=to)
     width = max(map(len, [*found.absent, *(side.name for side in found.sides)]), default=0)
     apart = any(one.cpu_ns != one.wall_ns for side in found.sides for one in side.samples)

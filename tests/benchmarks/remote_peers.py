@@ -27,7 +27,6 @@ class Folder:
         self._synced = synced
 
     def send(self, folder: Path) -> None:
-        """Copy missing files."""
         there = {path.name for path in self._root.iterdir()}
         _each(
             lambda path: self.write(self._root / path.name, path.read_bytes()),
@@ -35,7 +34,6 @@ class Folder:
         )
 
     def fetch(self, folder: Path) -> None:
-        """Copy everything."""
         folder.mkdir()
         _each(lambda path: self.write(folder / path.name, path.read_bytes()), self._root.iterdir())
 
@@ -58,7 +56,6 @@ class Bucket:
         self._store = S3Store(url.removeprefix("s3://"), client_options={"allow_http": True})
 
     def send(self, folder: Path) -> None:
-        """Conditional puts."""
         import obstore
 
         there = set(self._names())
@@ -70,7 +67,6 @@ class Bucket:
         )
 
     def fetch(self, folder: Path) -> None:
-        """Gets of the listed files."""
         import obstore
 
         writing = Folder(str(folder))
@@ -97,7 +93,6 @@ class Registry:
         self._client = oras.provider.Registry(hostname=self._name.partition("/")[0], insecure=True)
 
     def send(self, folder: Path) -> None:
-        """A separate manifest, which names the files."""
         import oras.oci
 
         there = {name for one in self._manifests() for layer in one["layers"] for name in _names(layer)}
@@ -125,7 +120,6 @@ class Registry:
         self._client.upload_manifest(manifest, self._client.get_container(f"{self._name}:{tag}"))
 
     def fetch(self, folder: Path) -> None:
-        """Every layer of every manifest."""
         folder.mkdir()
         container = self._client.get_container(self._name)
 

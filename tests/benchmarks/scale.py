@@ -48,7 +48,6 @@ class _Scale:
         (place / "home").mkdir()
 
     def compared(self, rounds: int) -> Iterator[Comparison]:
-        """One comparison for each verb."""
         has_ccache = self._make_ccache()
         absent = {} if has_ccache else {"ccache": "it is not installed"}
         files = process(["find", self._root, "-type", "f", "-printf", "%s %T@ %p\\n"])

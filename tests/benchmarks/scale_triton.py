@@ -13,7 +13,6 @@ _ENTRIES = 5_000
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """A comparison for each verb."""
     entries = 50 if effort.small else _ENTRIES
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "triton")

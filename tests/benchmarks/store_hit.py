@@ -17,7 +17,6 @@ SIZES = {"10 kB": 10_000, "100 kB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """One comparison per size."""
     for label, size in SIZES.items():
         count = effort.calls(max(20, min(2000, 20_000_000 // size)))
         with tempfile.TemporaryDirectory() as folder:

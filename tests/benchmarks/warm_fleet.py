@@ -39,7 +39,6 @@ keys = {{hashlib.sha256(machine[:1024] + program).digest() for machine in machin
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """The table, and the JSON."""
     devices = [device for device in BACKEND.devices() if device.toolchain is not None]
     if not devices:
         yield Comparison("warm --check for a fleet", (), {"NVRTC": "it is not installed"})

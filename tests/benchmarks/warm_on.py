@@ -35,7 +35,6 @@ if __name__ == "__main__":
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """The same compiles by each side."""
     programs, size = (2, 4) if effort.small else (_PROGRAMS, _SIZE)
     title = f"{programs} compiles by 2 workers of a cluster"
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ends:

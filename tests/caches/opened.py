@@ -19,13 +19,11 @@ def opened(system: Places, root: Path, now_ns: int | None = None) -> Cache:
 
 
 def only(cache: Cache) -> CacheEntry:
-    """The one entry of a cache."""
     (entry,) = cache.scan()
     return entry
 
 
 def kinds(checked: Checked) -> list[FindingKind]:
-    """The kinds of what was found."""
     return [finding.kind for finding in checked.findings]
 
 

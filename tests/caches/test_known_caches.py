@@ -22,12 +22,10 @@ from tests.patience import PATIENCE_S
 
 
 def redirects(folder: Path, environ: dict[str, str]) -> dict[str, str]:
-    """All variables that are set."""
     return KnownCaches(environ).variables(folder)
 
 
 def snapshot(environ: dict[str, str], *, private: bool) -> Snapshot:
-    """The content of every known cache."""
     return KnownCaches(environ).look(environ, private=private)
 
 

@@ -37,7 +37,6 @@ def _told(checked: opencl.CheckedQueue, kernel: Any, value: int) -> str | int:
 
 
 def _kernel(routine: Any, way: str) -> Any:
-    """A kernel, or why there is none."""
     try:
         return routine.alone().all_kernels()[0] if way == "alone" else routine.kernel()
     except SourceError as error:

@@ -139,7 +139,6 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
 
 
 def misuses(on: Device, mode: str) -> list[str]:
-    """The messages for invalid launches and builds."""
     properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     stray = cl.Kernel(on.program, "gather")
 

@@ -48,7 +48,6 @@ class Answer:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout."""
         return json.loads(self.out)
 
 
@@ -172,8 +171,6 @@ def _written(folder: Path, texts: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="session")
 def filling(vendors: Path, devices: Sequence[Device]) -> Run:
-    """Run ``warm --json`` outside any one test."""
-
     def warm(*arguments: object) -> Answer:
         out, err = io.StringIO(), io.StringIO()
         with (
@@ -226,7 +223,6 @@ def cache(mixed: Filled, root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def endless() -> str:
-    """A CUDA source that no compiler finishes."""
     return ENDLESS_CU
 
 
@@ -241,7 +237,6 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entry_files(root: Path) -> list[Path]:
-    """Every entry of a root, sorted."""
     return sorted((root / "v1" / "entries").rglob("*.gpc"))
 
 

@@ -39,7 +39,6 @@ SOURCES = {
 
 @pytest.fixture
 def here(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sources above, in the current directory."""
     folder = write(SOURCES)
     monkeypatch.chdir(folder)
     return folder
@@ -378,8 +377,6 @@ def test_no_arguments_show_the_help(run: Run) -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect of gpucache's own."""
-
     def break_(*_: object) -> None:
         raise RuntimeError("wires crossed")
 

@@ -14,7 +14,6 @@ DUMPED = 'extern "C" __global__ void scale(float *a) { a[threadIdx.x] *= max_thr
 
 @pytest.fixture
 def dumped(tmp_path: Path) -> Path:
-    """A program as --dump-cuda writes it."""
     path = tmp_path / "scale.cu"
     path.write_text(DUMPED, encoding="utf-8")
     return path

@@ -58,7 +58,6 @@ def _stored(store: Path, environ: Mapping[str, str]) -> int:
 
 
 def _followers(store: Path) -> list[int]:
-    """The processes that push to a store."""
     found = []
     for process in Path("/proc").iterdir():
         try:

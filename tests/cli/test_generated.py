@@ -115,7 +115,6 @@ def test_generated_files_hold_no_place_of_this_machine() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with nothing generated in it."""
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
     return tmp_path

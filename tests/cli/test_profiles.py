@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def saved(run: Run, tmp_path: Path) -> Path:
-    """The profile of this machine."""
     path = tmp_path / "here.json"
     assert run("devices", "--save", path).code == 0
     return path

@@ -109,8 +109,6 @@ def environment(vendors: Path, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def gpucache(environment: Mapping[str, str]) -> Gpucache:
-    """Run gpucache in a directory."""
-
     def run(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
         return run_text([sys.executable, "-m", "gpucache", *words], cwd=cwd, env={**environment, **settings})
 
@@ -118,7 +116,6 @@ def gpucache(environment: Mapping[str, str]) -> Gpucache:
 
 
 def app(platform: str, *options: str, how: str = "plain") -> list[str]:
-    """The command of the program."""
     return ["--", sys.executable, "app.py", PLATFORMS[platform], how, *options]
 
 

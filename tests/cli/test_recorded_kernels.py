@@ -63,7 +63,6 @@ def test_a_recording_is_inspected_without_its_python(tmp_path: Path) -> None:
 
 
 def _bare(tmp_path: Path) -> str:
-    """A Python without packages."""
     (tmp_path / "bin").mkdir()
     bare = tmp_path / "bin" / "python3"
     bare.write_text(f'#!/bin/sh\nexec {getattr(sys, "_base_executable", sys.executable)} -S -E "$@"\n')

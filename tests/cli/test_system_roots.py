@@ -25,7 +25,6 @@ def system(mixed: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.fixture
 def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No place for a user's own cache."""
     monkeypatch.delenv("GPUCACHE_DIR", raising=False)
     monkeypatch.setattr("gpucache.settings._default_root", lambda: None)
 

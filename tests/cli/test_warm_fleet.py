@@ -40,7 +40,6 @@ def recording(devices: Sequence[Device], nvrtc: str, tmp_path: Path) -> Path:
 
 
 def check(run: Run, recordings: Sequence[Path], profiles: Sequence[Path], *more: object) -> Answer:
-    """The answer for a fleet."""
     given = (*words("--recording", recordings), *words("--device-profile", profiles))
     return run("warm", "--check", *given, *more)
 

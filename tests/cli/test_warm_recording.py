@@ -60,7 +60,6 @@ def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SO
 
 
 def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: bool = True) -> Path:  # noqa: B008
-    """A recording of a program's request."""
     toolchain = prepared.compilation.inputs.toolchain
     done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
     Writer(place, sources=sources).build(done.build, seen.union(done.places), done.contents)

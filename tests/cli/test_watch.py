@@ -87,7 +87,6 @@ Start = Callable[..., Watching]
 
 @pytest.fixture
 def environment(tmp_path: Path, vendors: Path) -> Mapping[str, str]:
-    """A user without any cache yet."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GPUCACHE_")}
     return {
         **own,

@@ -55,7 +55,6 @@ def _blobs(place: Path) -> None:
 
 
 def _database(place: Path) -> None:
-    """Another program's database, damaged."""
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("CREATE TABLE t (a)")
         connection.execute("INSERT INTO t VALUES (zeroblob(20000))")

@@ -112,7 +112,6 @@ class Example:
         return place
 
     def cut(self, entry: CacheEntry) -> None:
-        """Take the last bytes from an entry."""
         path = self.file_of(entry)
         os.truncate(path, path.stat().st_size - 3)
         age(path)
@@ -131,7 +130,6 @@ class Example:
         return self.file_of(entry).read_bytes()
 
     def take(self, entry: CacheEntry) -> None:
-        """Remove an entry, as another process does."""
         path = Path(entry.path)
         if path.is_dir():
             shutil.rmtree(path)
@@ -142,7 +140,6 @@ class Example:
             path.unlink()
 
     def file_of(self, entry: CacheEntry) -> Path:
-        """The file with an entry's payload."""
         return Path(entry.path, self.file) if self.file else Path(entry.path)
 
 

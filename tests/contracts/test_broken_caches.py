@@ -32,7 +32,6 @@ VERBS: tuple[tuple[str, ...], ...] = (
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests need no devices."""
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 

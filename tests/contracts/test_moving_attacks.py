@@ -32,7 +32,6 @@ every_foreign = pytest.mark.parametrize("name", FOREIGN)
 
 
 def opened(name: str, place: Path) -> Any:
-    """The cache of a system that moves."""
     return open_example(name, place)
 
 

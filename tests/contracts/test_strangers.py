@@ -45,7 +45,6 @@ def _run(*arguments: object) -> int:
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests need no devices."""
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 
@@ -87,7 +86,6 @@ def _kept(place: Path) -> set[Path]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """Another user's directory, to which links lead."""
     _lay(tmp_path / "outside" / "thesis.tex")
     return tmp_path / "outside"
 

@@ -32,7 +32,6 @@ class Cache:
     def add(
         self, fields: Mapping[str, str], *, payload: str = "", program: str = "k.cl", used: bool = False
     ) -> None:
-        """One more entry, built after all others."""
         number = len(self.entries) + 1
         key = f"{number:064x}"
         self.entries.append(

@@ -88,7 +88,6 @@ class Builder:
         return found
 
     def _child(self, root: Path) -> int:
-        """A child that waits to build."""
         job = {"environment": {"GPUCACHE_DIR": str(root)}, "source": self._source}
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps(job), file=self._process.stdin, flush=True)
@@ -101,6 +100,5 @@ class Builder:
         return outcome
 
     def end(self) -> None:
-        """Let it end."""
         self._process.kill()
         self._process.communicate()

@@ -24,7 +24,6 @@ Child = subprocess.Popen[str]
 
 
 def own(store: DirectoryStore) -> OwnCache:
-    """A store as commands open it."""
     return OwnCache(store, Location(OwnCache.name, str(store.root), "a test", True, None))
 
 

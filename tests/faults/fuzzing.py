@@ -171,7 +171,6 @@ class Bytes:
         self._readers = readers
 
     def trial(self, dice: random.Random) -> None:
-        """Read one changed sample in every way."""
         data = mutated(dice.choice(self._samples), dice)
         for read in self._readers:
             _tried(partial(read, data))
@@ -257,7 +256,6 @@ def _records(root: Path) -> Folder:
 
 
 def _payloads(_: Path) -> Bytes:
-    """Every recognised binary format."""
     cubin = elf64()
     samples = [
         cubin, poclbin(4, ["a", "b"]), fatbin((2, 90, cubin)), spirv("<", (15, 6, 1, 0x6B)), futhark.PTX,
@@ -271,7 +269,6 @@ def _payloads(_: Path) -> Bytes:
 
 
 def _texts(_: Path) -> Bytes:
-    """Sources, logs, pickles and names."""
     samples = [
         b"__kernel void k(__global int *a) { a[0] = 1; } // kernel void\n#include <a.h>\n",
         pyopencl.SOURCE + pyopencl.DEFEAT, futhark.cuda_log(), b"_ZTSZ4mainEUlvE_ _ZN1aIiE1bE",

@@ -192,7 +192,6 @@ CHANGING = tuple(f"changing {number}" for number in range(12))
 
 
 def write(root: Path, seed: int) -> None:
-    """Publish, build, remove and repair until killed."""
     chance, store = random.Random(seed), DirectoryStore(root, writable=True)
     changing = {build_entry(name).key: build_entry(name) for name in CHANGING}
     while True:

@@ -230,7 +230,6 @@ def _merge(fleet: Fleet, done: Path) -> Iterator[str]:
 
 
 def _read(fleet: Fleet, machine: str, whole: dict[str, str], done: Path) -> Iterator[str]:
-    """Read all entries of caches repeatedly."""
     while not done.exists():
         for cache in _caches(fleet, machine):
             for entry in cache.scan():

@@ -65,11 +65,9 @@ class Contrary:
         return paths
 
     def warm(self, names: Sequence[str], *words: object, **more: str) -> dict[str, Any]:
-        """The outcomes by name."""
         return self.run(*self.sources(names), *words, **more)
 
     def run(self, *words: object, **more: str) -> dict[str, Any]:
-        """The outcomes of sources by name."""
         done = run_text(self.command(*words), env={**self.environ, **more})
         assert done.stderr == ""
         return {Path(row["program"]).stem: row for row in json.loads(done.stdout)["outcomes"]}

@@ -92,7 +92,6 @@ def nvrtc(place: Path) -> Iterator[Builder]:
 
 @pytest.fixture(scope="module")
 def warm(nvrtc: Builder, place: Path) -> Path:
-    """A root with one entry."""
     root = place / "warm"
     assert nvrtc.build(root)["warned"] == []
     return root

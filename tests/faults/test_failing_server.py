@@ -55,7 +55,6 @@ class Disk:
         self._process.communicate()
 
     def end(self) -> None:
-        """Unmount."""
         subprocess.run(["umount", "--lazy", self.place], check=False, capture_output=True)
         self.die()
 

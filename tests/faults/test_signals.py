@@ -61,7 +61,6 @@ class Place:
         )
 
     def processes(self) -> list[int]:
-        """Every process that built something."""
         lines = self.log.read_text(encoding="ascii").splitlines() if self.log.exists() else []
         return [int(line.split()[0]) for line in lines]
 

@@ -323,7 +323,6 @@ class Run:
         sys.stdout.write(f"\n{counts or 'nothing was run'}; {took:.0f} s on {', '.join(self._devices)}\n")
 
     def exit_code(self) -> int:
-        """Whether something failed."""
         return Exit.FAILURES if Outcome.FAILED.value in self._counts() else Exit.DONE
 
     def _counts(self) -> dict[str, int]:
@@ -356,7 +355,6 @@ def _kill(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _gpus() -> list[dict[str, Any]]:
-    """The GPUs as ``gpucache devices`` lists them."""
     command = [sys.executable, "-m", "gpucache", "--json", "devices"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = json.loads(done.stdout)["outcomes"] if done.returncode == 0 else []

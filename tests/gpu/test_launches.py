@@ -83,8 +83,6 @@ def start(environ: dict[str, str], command: Callable[..., list[str]], tmp_path: 
 
 @pytest.fixture
 def gpucache(environ: dict[str, str], tmp_path: Path) -> GPUcache:
-    """The command ``gpucache``, which has to succeed."""
-
     def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
         done = run_text([sys.executable, "-m", "gpucache", *words], env=environ | more, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -231,7 +229,6 @@ def _cache(system: str, environ: Mapping[str, str]) -> Cache | None:
 
 
 def _names(cache: Cache) -> set[str]:
-    """Its entries, which are without findings."""
     entries = list(cache.scan())
     assert not [finding for entry in entries for finding in cache.check(entry).findings]
     return {entry.key for entry in entries}

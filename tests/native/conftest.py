@@ -16,7 +16,6 @@ _HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def compiler() -> build.Compiler:
-    """The C compiler of this machine."""
     found = build.find_compiler()
     if found is None:
         pytest.skip("no C compiler here")
@@ -25,7 +24,6 @@ def compiler() -> build.Compiler:
 
 @pytest.fixture(scope="session")
 def library() -> Path:
-    """The NVRTC that is installed."""
     try:
         found, builtins = nvrtc.nvrtc_libraries(nvrtc.version())
     except NoDeviceError as error:
@@ -90,7 +88,6 @@ def index_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def stopwatch_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program whose threads compile simultaneously."""
     made = tmp_path_factory.mktemp("stopwatch") / "program"
     _compile(compiler, made, _HERE / "stopwatch_program.c", "-Wall", "-Wextra", "-Werror")
     return made

@@ -71,12 +71,10 @@ class Peer:
             self._lock.acquire()
 
     def stop_listening(self) -> None:
-        """Later connections are refused."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Stop listening and clean up."""
         self.stop_listening()
         self._thread.join()
         self._listener.close()

@@ -12,7 +12,6 @@ kernel void shift(global float *out) { out[get_global_id(0)] += N; }
 
 
 def main(name: str) -> None:
-    """Two programs of one source."""
     platform = next(each for each in cl.get_platforms() if each.name == name)
     facts: list[object] = []
     context = cl.Context(platform.get_devices()[:1])

@@ -40,7 +40,6 @@ class Layer:
 
     @property
     def file(self) -> Path:
-        """The file of the only question."""
         (found,) = self.rows.iterdir()
         return found
 
@@ -59,7 +58,6 @@ class Layer:
         file.chmod(0o644)
 
     def ask(self, question: Answered, mode: str = "-", cwd: Path | None = None, **variables: str) -> bytes:
-        """The result of one question."""
         return self.ask_all([question], mode, cwd, (), **variables)[0]
 
     def ask_all(
@@ -100,7 +98,6 @@ def layer(index_program: Path, tmp_path: Path) -> Layer:
 
 
 def _build(*conditions: Condition, source: bytes = b"kernel void a() {}" * 20, **fields: bytes) -> Answered:
-    """A build for one device."""
     device = [b"/driver.so", b"platform", b"vendor", b"1.0", b"device", b"maker", b"2.0", b"3.0"]
     cwd, environment = fields.get("cwd", b"/"), fields.get("environment", b"")
     question = (b"17", cwd, environment, fields.get("options", b"-O1"), source, b"1", *device)

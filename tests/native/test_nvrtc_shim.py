@@ -65,8 +65,6 @@ def bare(programs: Path, library: Path) -> Run:
 
 @pytest.fixture
 def shimmed(programs: Path, library: Path, audit: Path) -> Run:
-    """Its output while a peer answers."""
-
     def run(peer: Peer | Path, mode: str, way: str = "dlopen", **variables: str) -> str:
         path = peer.path if isinstance(peer, Peer) else peer
         variables = {"GPUCACHE_RUN_TIMEOUT_MS": TIME_OUT_MS, **variables}

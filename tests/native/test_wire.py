@@ -32,7 +32,6 @@ def _ask(
     timeout_ms: int = 600_000,
     user: int | None = None,
 ) -> list[bytes]:
-    """The program's line for each question."""
     done = subprocess.run(
         [program, str(fields)],
         input="".join(f"{line}\n" for line in lines).encode(),
@@ -197,7 +196,6 @@ def _hanging_up(connection: socket.socket) -> None:
 
 
 def _endless(connection: socket.socket) -> None:
-    """Far more than it promised."""
     connection.sendall(struct.pack("<IHH", 0xFFFFFFFF, 1, Kind.OK))
     while True:
         connection.sendall(bytes(1 << 16))

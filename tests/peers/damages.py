@@ -41,7 +41,6 @@ _DAMAGES: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def _victims(place: Path) -> list[Path]:
-    """The largest file of each ending."""
     largest: dict[str, Path] = {}
     for path in sorted(place.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.stat().st_size:

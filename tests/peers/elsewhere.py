@@ -46,7 +46,6 @@ class User:
 
     @property
     def project(self) -> Path:
-        """The directory of its program."""
         return self.home / f"project-of-{self.uid}"
 
     @property
@@ -142,7 +141,6 @@ def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
 
 
 def restore(system: str, place: Path, entries: Sequence[PortableEntry]) -> list[Restored]:
-    """The outcomes of restoring entries from elsewhere."""
     return list(opened(system, place).restore(entries))
 
 

@@ -23,7 +23,6 @@ pytestmark = [
 
 
 def _tested(home: Path) -> str:
-    """darktable's messages about its start with OpenCL."""
     vendors = home / "vendors"
     vendors.mkdir(exist_ok=True)
     (vendors / "intel.icd").write_text(f"{_INTEL}\n", encoding="ascii")

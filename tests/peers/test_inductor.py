@@ -45,7 +45,6 @@ def _run(root: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache of one graph."""
     root = tmp_path_factory.mktemp("inductor") / "cache"
     assert "hits 0 0" in _run(root).stdout
     return root

@@ -121,7 +121,6 @@ PROGRAMS: Mapping[str, Program] = {
 
 @pytest.fixture(params=PROGRAMS)
 def program(request: pytest.FixtureRequest) -> Program:
-    """A program that is installed."""
     found = PROGRAMS[request.param]
     if shutil.which(found.needs) is None and importlib.util.find_spec(found.needs) is None:
         pytest.skip(f"{found.needs} is not installed")

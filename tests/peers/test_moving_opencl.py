@@ -25,7 +25,6 @@ pytestmark = needs_sandbox
 
 
 def needs(package: str) -> pytest.MarkDecorator:
-    """Skip where an owner is not installed."""
     missing = importlib.util.find_spec(package) is None
     return pytest.mark.skipif(missing, reason=f"{package} is not installed")
 

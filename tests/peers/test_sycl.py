@@ -79,7 +79,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.fixture(scope="module")
 def made(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache after one cold run."""
     root = tmp_path_factory.mktemp("made") / "libsycl_cache"
     traced = program.run(root)
     assert len(traced.added) >= 2 and not traced.used
@@ -88,7 +87,6 @@ def made(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
-    """A copy of that cache."""
     copy = tmp_path / "libsycl_cache"
     shutil.copytree(made, copy)
     return copy

@@ -50,7 +50,6 @@ def _run(root: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with one kernel."""
     root = tmp_path_factory.mktemp("taichi") / "cache"
     assert len(_run(root)) == 1
     return root
@@ -58,7 +57,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
-    """A copy that a test may damage."""
     return Path(shutil.copytree(made, tmp_path / "cache"))
 
 

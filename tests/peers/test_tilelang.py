@@ -72,7 +72,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
-    """The same, which a test may damage."""
     return shutil.copytree(made, tmp_path / "cache")
 
 

@@ -77,7 +77,6 @@ class _Desk:
 
 @pytest.fixture(scope="module", params=_PYTHONS)
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Desk:
-    """The program, recorded below a stated sm_90."""
     place = tmp_path_factory.mktemp("recorded") / "app"
     shutil.copytree(_PROGRAMS, place, ignore=shutil.ignore_patterns("__pycache__"))
     desk = _Desk(place, _PYTHONS[request.param])

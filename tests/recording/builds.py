@@ -56,13 +56,11 @@ SEEN = st.builds(
 
 
 def recording(rows: list[tuple[RecordedBuild, Seen]]) -> Recording:
-    """The recording of some rows."""
     return Recording({build.digest: build for build, _ in rows}, {build.digest: seen for build, seen in rows})
 
 
 @st.composite
 def alike(draw: st.DrawFn) -> tuple[Recording, Recording, Recording]:
-    """Three recordings that have builds in common."""
     rows = draw(st.lists(BUILDS, min_size=1, max_size=3))
     some = st.lists(st.tuples(st.sampled_from(rows), SEEN), max_size=4).map(recording)
     return draw(some), draw(some), draw(some)

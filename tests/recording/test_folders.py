@@ -23,13 +23,11 @@ SEEN = Seen(frozenset({("twice", (64,))}), compile_ns=7, first=(1, "solver"))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording of one build."""
     Writer(tmp_path / "recording").build(BUILD, SEEN, CONTENTS)
     return tmp_path / "recording"
 
 
 def lines_of(folder: Path) -> Path:
-    """Its one file of lines."""
     [file] = folder.glob("*.jsonl")
     return file
 

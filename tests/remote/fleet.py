@@ -33,7 +33,6 @@ class Fleet:
 
     @property
     def store(self) -> Path:
-        """The store, a directory of this user."""
         return self.place / "store"
 
     def key(self, name: str = "ci") -> PublicKey:
@@ -47,12 +46,10 @@ class Fleet:
         self.store.chmod(0o777)
 
     def environment(self, root: str, **settings: object) -> dict[str, str]:
-        """The variables of a machine."""
         ours = {"GPUCACHE_DIR": self.place / root, "GPUCACHE_REMOTE": self.store, **PATIENT}
         return {**os.environ, **{name: str(value) for name, value in {**ours, **settings}.items()}}
 
     def signing(self, name: str = "ci") -> dict[str, Any]:
-        """The variables of a machine that sends."""
         self.key(name)
         return {"GPUCACHE_REMOTE_WRITE": "1", "GPUCACHE_SIGNING_KEY": self.place / name}
 
@@ -90,22 +87,18 @@ class Fleet:
         return self.finish(self.start(root, **settings), *jobs)
 
     def gpucache(self, root: str, *words: object, **settings: object) -> "subprocess.CompletedProcess[str]":
-        """A command on a machine."""
         return run_text(
             [sys.executable, "-m", "gpucache", *map(str, words)], env=self.environment(root, **settings)
         )
 
     def objects(self) -> list[Path]:
-        """The entries in the store."""
         return sorted(path for path in (self.store / "entries").rglob("*-*") if path.is_file())
 
     def entries(self, root: str) -> list[Path]:
-        """The entries of a root."""
         return sorted((self.place / root / "v1" / "entries").rglob("*.gpc"))
 
 
 def compiled(outcomes: list[Outcome]) -> list[int]:
-    """How often each job called the compiler."""
     return [one["compiled"] for one in outcomes]
 
 
@@ -117,7 +110,6 @@ def warnings(outcomes: list[Outcome]) -> list[str]:
 
 @contextmanager
 def moved(path: Path) -> Iterator[None]:
-    """A path under another name meanwhile."""
     path.rename(path.with_name("moved"))
     try:
         yield

@@ -200,8 +200,6 @@ def scripted(answer: Answer, tls: SSLContext | None = None) -> Iterator[Scripted
 
 
 def saying(text: str) -> Answer:
-    """Sends some bytes and closes the connection."""
-
     def answer(client: socket.socket, server: Scripted) -> None:
         client.sendall(text.encode("latin-1"))
         client.shutdown(socket.SHUT_RDWR)
@@ -216,12 +214,10 @@ class Moving(Limits):
     most_bytes = 0
 
     def for_bytes(self, size_bytes: int) -> float:
-        """The seconds, by the rule under test."""
         self.most_bytes = max(self.most_bytes, size_bytes)
         return super().for_bytes(size_bytes)
 
     def monotonic(self) -> float:
-        """The seconds by the clock."""
         return 0.9 * self.most_bytes / (1 << 20)
 
 
@@ -247,7 +243,6 @@ class Silent:
 
     @property
     def address(self) -> str:
-        """Host and port."""
         return f"127.0.0.1:{self._socket.getsockname()[1]}"
 
     def _accept(self) -> None:

@@ -37,7 +37,6 @@ def _slow_head(client: socket.socket, server: Scripted) -> None:
 
 
 def _page(client: socket.socket, server: Scripted) -> None:
-    """A list that always goes on."""
     number = len(server.requests)
     if "/v2/" in server.requests[-1]:
         body = b'{"tags": ["t%d"]}' % number
@@ -156,7 +155,6 @@ def test_tags_of_a_slow_registry_end(use: Callable[[int], None], monkeypatch: py
 
 
 def _flood(client: socket.socket, sent: list[int], head: bytes) -> None:
-    """A reply without an end, counted."""
     client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
     while True:
         client.sendall(b"10000\r\n%s\r\n" % bytes(1 << 16))

@@ -38,7 +38,6 @@ _STORES = {"folder": _folder, "registry": _registry, "s3": _s3}
 
 @pytest.fixture(name="bucket", scope="module")
 def _bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bucket, and the variables for it."""
     folder = tmp_path_factory.mktemp("moto")
     with moto_url(folder) as url, pytest.MonkeyPatch.context() as patch:
         keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}

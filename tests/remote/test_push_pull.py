@@ -39,7 +39,6 @@ class Fleet:
 
     @property
     def store(self) -> Objects:
-        """The store, opened anew."""
         return open_objects(str(self.place / "store"))
 
     @property
@@ -48,16 +47,13 @@ class Fleet:
         return read_trusted(self.key.public.text)
 
     def cache(self, machine: str, system: str) -> Cache:
-        """A system's cache on a machine."""
         return open_example(system, self.place / machine / system / EXAMPLES[system].place)
 
     def make(self, machine: str, system: str, entries: int = 3) -> Cache:
-        """The same with entries in it."""
         EXAMPLES[system].make(self.place / machine / system, entries)
         return self.cache(machine, system)
 
     def push(self, *caches: Cache, key: SigningKey, dry_run: bool = False) -> list[object]:
-        """Push all of some caches."""
         selected = [(cache, list(cache.scan())) for cache in caches]
         return list(
             push(

@@ -285,7 +285,6 @@ _HTPASSWD = "me:$2y$05$aaaaaaaaaaaaaaaaaaaaaOwN3kL1r/5tCX49L9FU8BMpbjRXGyPKS\n"
 
 
 def _log_in(url: str, password: str) -> None:
-    """As ``docker login`` leaves it."""
     place = Path("~/.docker/config.json").expanduser()
     place.parent.mkdir(exist_ok=True)
     word = b64encode(f"me:{password}".encode()).decode()

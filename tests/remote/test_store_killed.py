@@ -47,7 +47,6 @@ def _machine(fleet: Fleet, root: str, told: list[str]) -> tuple[Stores, RemoteSt
 
 
 def _made(fleet: Fleet) -> Entry:
-    """An entry that one machine has compiled."""
     stores, _ = _machine(fleet, "maker", [])
     get_or_build(stores._replace(remote=None), _READY, Compiler())
     assert stores.user is not None

@@ -40,7 +40,6 @@ class Told:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """The labels without consequences of others."""
         return tuple(label for label in self.labels if label != "resolution of includes")
 
 
@@ -58,7 +57,6 @@ def _tell(stores: Stores, prepared: Prepared) -> Told:
 
 
 def _last(root: Path) -> Told:
-    """The newest miss of a journal."""
     record: dict[str, Any] = next(
         record for record in DirectoryStore(root, writable=False).journal_tail(8) if record["kind"] == "miss"
     )
@@ -83,7 +81,6 @@ class Parts:
         return DirectoryStore(self.root, writable=True)
 
     def stores(self, *, root: Path | None = None, **environ: str) -> Stores:
-        """The stores of an environment."""
         return open_stores(read_settings({"GPUCACHE_DIR": str(root or self.root), **environ}))
 
     def built(self, source: str = PLAIN, **how: Any) -> Prepared:
@@ -101,7 +98,6 @@ class Parts:
         return _tell(stores, prepared)
 
     def last(self) -> Told:
-        """The newest miss of the journal."""
         return _last(self.root)
 
     def fits(self, name: str, told: Told, verdict: str, words: tuple[str, ...]) -> None:
@@ -183,8 +179,6 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
 
 @pytest.fixture
 def gpucache() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command, run on a root."""
-
     def gpucache(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         return run_text(
             [sys.executable, "-m", "gpucache", "--root", str(root), *arguments], env={**os.environ, **more}

@@ -121,7 +121,6 @@ def _without(values: Mapping[str, str], lost: str) -> dict[str, str]:
 
 
 def change(random: Random, draft: Draft) -> Changed:
-    """One change that this draft can have."""
     return random.choice([*_possible(random, draft)])
 
 

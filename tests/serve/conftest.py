@@ -32,7 +32,6 @@ class Done:
 
     @property
     def results(self) -> list[str]:
-        """The result of each build."""
         return [one["result"] for one in self.report["outcomes"]]
 
 
@@ -68,8 +67,6 @@ def environment(opencl_environment: Mapping[str, str], layer: Path, root: Path) 
 
 @pytest.fixture
 def gpucache(environment: dict[str, str]) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Run gpucache with some arguments."""
-
     def call(*arguments: object, **variables: str) -> "subprocess.CompletedProcess[str]":
         return run_text([sys.executable, "-m", "gpucache", *arguments], env={**environment, **variables})
 

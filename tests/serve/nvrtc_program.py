@@ -17,12 +17,10 @@ SOURCE = "template <class T> __global__ void scale(T *out) { int unused; *out = 
 
 
 def say(*words: object) -> None:
-    """Print a line of results."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
 def core(mode: str, *more: str) -> None:
-    """Through cuda.core."""
     from cuda.core import Program, ProgramOptions
 
     options: dict[str, Any] = {"arch": "sm_90"}
@@ -49,7 +47,6 @@ def core(mode: str, *more: str) -> None:
 
 
 def bindings(mode: str) -> None:
-    """Through cuda.bindings, with its own temporary file."""
     from cuda.bindings import nvrtc
 
     if mode == "gone":
@@ -164,7 +161,6 @@ def kinds() -> None:
 
 
 def library() -> None:
-    """Through gpucache itself."""
     from gpucache.cuda import compile_program
 
     say(len(compile_program('extern "C" __global__ void show(int *out) { *out = 7; }', target="sm_90").code))

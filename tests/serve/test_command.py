@@ -186,7 +186,6 @@ class Terminal:
         self.expect("$ ")
 
     def type(self, text: str) -> None:
-        """Press keys."""
         os.write(self._end, text.encode())
 
     def expect(self, text: str) -> None:
@@ -199,7 +198,6 @@ class Terminal:
         self._seen = self._seen.partition(text)[2]
 
     def close(self) -> None:
-        """Hang up."""
         os.close(self._end)
         os.kill(self.child, signal.SIGKILL)
         os.waitpid(self.child, 0)
@@ -207,7 +205,6 @@ class Terminal:
 
 @pytest.fixture
 def terminal(environment: Mapping[str, str]) -> Iterator[Terminal]:
-    """A shell in a terminal."""
     if not Path("/bin/bash").exists():
         pytest.skip("bash is not installed")
     opened = Terminal(environment)
@@ -399,7 +396,6 @@ char *roomy(void) { return block; }
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Callable[[str], Path]:
-    """Compiles a shared library of C."""
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("no C compiler is installed")
 

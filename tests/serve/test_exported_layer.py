@@ -52,7 +52,6 @@ class Exported:
         self.folder = folder
 
     def export(self, *command: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        """Export the builds of a command."""
         words = (sys.executable, "-m", "gpucache", "export", "layer", self.folder, "--", *command)
         done = run_text(words, env=self._environment, cwd=cwd)
         assert done.returncode == 0, done.stderr
@@ -60,7 +59,6 @@ class Exported:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables in the environment file."""
         lines = (self.folder / "gpucache.env").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
@@ -162,7 +160,6 @@ def headers(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that includes the header."""
     path = tmp_path / "with_header.py"
     path.write_text(_WITH_HEADER)
     return path
@@ -263,7 +260,6 @@ def driver(environment: dict[str, str], tmp_path: Path) -> Path:
 
 
 def _rebuild(library: Path) -> None:
-    """Give a library another build id."""
     data, old = library.read_bytes(), bytes.fromhex(read_library(library).build_id or "")
     library.write_bytes(data.replace(old, bytes([old[0] ^ 0xFF]) + old[1:], 1))
 

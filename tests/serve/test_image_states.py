@@ -123,7 +123,6 @@ class Project:
         return self.include / "value.h"
 
     def write(self, name: str, text: str) -> None:
-        """A file, also in a new directory."""
         (self.place / name).parent.mkdir(exist_ok=True)
         (self.place / name).write_text(text)
 
@@ -161,7 +160,6 @@ class Project:
         self.write("old/inner.h", "#define INNER 7\n")
 
     def unreadable_before(self) -> None:
-        """A header that root alone can read."""
         self.write("first/value.h", "#define VALUE 6\n#define INNER 6\n")
         (self.place / "first/value.h").chmod(0)
 
@@ -273,7 +271,6 @@ class Images:
         self._count = 0
 
     def program(self, name: str, icd_vendors: Path) -> Program:
-        """A program whose image is warm."""
         if name not in self._programs:
             folder = self.folder / name
             folder.mkdir()
@@ -329,7 +326,6 @@ class Images:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def unpacked(self, name: str, at: "Place") -> Path:
-        """The root in an image."""
         own = Path(tempfile.mkdtemp(dir=self.folder))
         own.chmod(0o755)
         at.unpack(self.folder / name / "root", own / "root")
@@ -443,7 +439,6 @@ def _overlaid(root: Path) -> Sequence[str]:
 
 @cache
 def _another_user() -> Sequence[str]:
-    """Another user, who can use this Python."""
     asks = (sys.executable, "-c", f"import sys, msgspec; sys.exit(sys.version != {sys.version!r})")
     for wrapper in (_NOBODY, _WHO_READS_ALL):
         if run_text([*wrapper, *asks]).returncode == 0:
@@ -533,7 +528,6 @@ def _other_build(library: Path, folder: Path, *replaced: tuple[bytes, bytes]) ->
 
 
 def _folder(images: Images, *libraries: Path) -> Path:
-    """A directory with links to some libraries."""
     folder = Path(tempfile.mkdtemp(dir=images.folder))
     folder.chmod(0o755)
     for library in libraries:

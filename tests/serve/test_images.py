@@ -65,7 +65,6 @@ class Image:
         self._starts = 0
 
     def warm(self, command: Sequence[object], *options: str) -> None:
-        """Fill the cache."""
         recording = self._folder / "recording"
         recorded = self._gpucache("record", "-o", recording, "--", *command)
         assert recorded.returncode == 0, recorded.stderr
@@ -73,14 +72,12 @@ class Image:
         assert warmed.returncode == 0, warmed.stdout + warmed.stderr
 
     def warm_source(self, source: Path, *options: str) -> None:
-        """Fill the cache from a source."""
         warmed = self._gpucache(
             "--root", self.root, "warm", "--shared", source, "--target", "opencl:intel", *options
         )
         assert warmed.returncode == 0, warmed.stdout + warmed.stderr
 
     def alone(self, command: Sequence[object]) -> str:
-        """The output of the command without gpucache."""
         return run_text(command, env=self._environment, check=True).stdout
 
     def start(

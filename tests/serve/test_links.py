@@ -42,8 +42,6 @@ def link(run: Callable[..., Done], folder: Path) -> Callable[..., Done]:
 
 @pytest.fixture
 def plain(environment: Mapping[str, str], folder: Path) -> Callable[[str], str]:
-    """The output of the program alone."""
-
     def call(steps: str) -> str:
         return run_text([sys.executable, PROGRAM, INTEL, *steps.split()], env=environment, check=True).stdout
 

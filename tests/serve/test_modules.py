@@ -33,7 +33,6 @@ _BINARY = b"a binary of a driver " * 8
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The module in a file."""
     path = tmp_path / "spec.spv"
     path.write_bytes(module())
     return path
@@ -141,7 +140,6 @@ def test_the_library_builds_and_hits_modules(environment: Mapping[str, str], fil
 
 @pytest.fixture
 def command(tmp_path: Path, rows: Sequence[Device]) -> Iterator[Command]:  # noqa: F811
-    """A command whose builds are answered."""
     with ExitStack() as ends:
         yield Command(open_stores(Settings(tmp_path / "root", "--root"), command="app"), rows, ends)
 

@@ -55,7 +55,6 @@ Run = Callable[..., tuple[str, list[dict[str, Any]]]]
 
 @pytest.fixture(scope="session")
 def installed() -> None:
-    """NVRTC, and the libraries loaded before it."""
     if sys.platform != "linux":
         pytest.skip("commands are intercepted on Linux")
     try:
@@ -351,7 +350,6 @@ class _Program:
         self._version, self._library = ".".join(map(str, nvrtc.version())), str(library)
 
     def ask(self, *, source: bytes = _SHOW, name: str = "show.cu") -> tuple[Kind, tuple[bytes, ...]]:
-        """The reply to a request."""
         texts = (self._version, self._library, name)
         headers = [part for header, text in self._headers for part in (header.encode(), text)]
         options = [option.encode() for option in self._options]
@@ -368,7 +366,6 @@ class _Program:
         return reply.kind, reply.fields
 
     def compile(self) -> bytes:
-        """A cubin from NVRTC."""
         request = request_as_asked(
             _SHOW,
             "show.cu",
@@ -381,7 +378,6 @@ class _Program:
         return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {})).payload
 
     def tell(self, token: bytes, cubin: bytes, log: bytes = b"", **others: bytes) -> Intercepted:
-        """Report a compile, and return its outcome."""
         self.told(token, cubin, log, **others)()
         return self.serving.finish()[-1]
 

@@ -106,7 +106,6 @@ class Command:
         return mark
 
     def link(self, *marks: bytes, **asked: Any) -> Frame:
-        """Request a link of parts."""
         return self.build(source=b"".join(mark + b"\n" for mark in marks), kind=Kind.LINK, **asked)
 
     def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
@@ -114,21 +113,18 @@ class Command:
         return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
 
     def end(self) -> Sequence[Intercepted]:
-        """The result of each build."""
         self._ends.close()
         return self._serving.finish()
 
 
 @pytest.fixture
 def start(stores: Stores, rows: Sequence[Device]) -> Iterator[Callable[[], Command]]:
-    """Start a command whose builds are answered."""
     with ExitStack() as ends:
         yield lambda: Command(stores, rows, ends)
 
 
 @pytest.fixture
 def command(start: Callable[[], Command]) -> Command:
-    """A command whose builds are answered."""
     return start()
 
 
@@ -227,7 +223,6 @@ class Late:
         return self._rows
 
     def end_probe(self) -> None:
-        """Make the devices known."""
         self._known.set()
         facts = _told(_row(self._rows, "intel"))
 

@@ -46,7 +46,6 @@ def recorder(tmp_path: Path) -> Recorder:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The directory of the command."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "n.h").write_text("#define N 2\n")
     return tmp_path / "project"
@@ -59,12 +58,10 @@ def build(project: Path, source: bytes = SOURCE, values: Sequence[str] = VALUES)
 
 
 def asked(recorder: Recorder, kind: Kind, *fields: bytes) -> Reply:
-    """The recorder's reply."""
     return recorder.handlers[kind](Fields(fields))
 
 
 def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
-    """The recorded builds."""
     return read_recording(tmp_path / "recording").recording.rows()
 
 
@@ -141,7 +138,6 @@ def test_a_question_is_kept_as_it_was_asked(recorder: Recorder, project: Path, t
 
 
 def replace_files(device: Device) -> Device:
-    """The same device with a file."""
     return device._replace(files=("/driver.so",))
 
 

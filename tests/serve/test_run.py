@@ -37,7 +37,6 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def intel(gpucache: Call) -> str:
-    """The target of Intel's CPU."""
     devices = json.loads(gpucache("devices", "--json").stdout)["outcomes"]
     return str(next(one["target"] for one in devices if one["target"] and "intel" in one["target"]))
 

@@ -78,7 +78,6 @@ class Running:
         wrapper: tuple[str, ...] = (),
         below: tuple[str, ...] = (),
     ) -> None:
-        """``wrapper`` starts the program, and ``below`` gpucache."""
         (folder / "program.py").write_text(_PROGRAM)
         self._report = folder / f"{os.urandom(4).hex()}.json"
         words = [*wrapper, sys.executable, str(folder / "program.py"), str(library)]
@@ -106,7 +105,6 @@ class Running:
         assert self._process.stdout.readline() == "loaded\n"
 
     def compile(self, source: str, *options: str) -> str:
-        """The digest of the PTX."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\t".join((source.replace("\n", "\v"), *options)) + "\n")
         self._process.stdin.flush()
@@ -130,7 +128,6 @@ def _once(folder: Path, library: Path, *options: str, **how: Any) -> tuple[str, 
 
 @pytest.fixture
 def library() -> Path:
-    """NVRTC, before which our library is put."""
     if sys.platform != "linux":
         pytest.skip("commands are intercepted on Linux")
     compiler = find_compiler()

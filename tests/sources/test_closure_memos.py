@@ -82,7 +82,6 @@ def _closure(
 
 
 def _asked(kept: Shelf, root: Path, source: bytes = _MANY, **changes: Any) -> bool:
-    """Whether a memo is used."""
     before = dict(kept.kept)
     kept.spoil()
     found = _closure(root, kept, source, **changes)
@@ -452,7 +451,6 @@ def _edit(random: Random, root: Path) -> None:
 
 
 def _lead(link: Path, folder: Path) -> None:
-    """Have a link lead to another directory."""
     link.unlink()
     link.symlink_to(folder)
 

@@ -30,7 +30,6 @@ def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
 
 
 def entry_path(store: DirectoryStore, entry: Entry) -> Path:
-    """The path of a key's entry."""
     return store.root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
 
 

@@ -39,7 +39,6 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
 
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let leftovers be an hour old."""
     return lambda: monkeypatch.setattr(scan, "MINIMUM_AGE_NS", -1)
 
 

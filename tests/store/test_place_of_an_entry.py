@@ -26,7 +26,6 @@ _COMPILER = Compiler("wanted")
 
 @pytest.fixture
 def store(tmp_path: Path) -> DirectoryStore:
-    """A cache of two programs."""
     made = DirectoryStore(tmp_path / "root", writable=True)
     for ready, remark in ((_READY, "wanted"), (_OTHER, "another")):
         get_or_build(Stores(user=made), ready, Compiler(remark))

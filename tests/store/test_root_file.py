@@ -31,7 +31,6 @@ class Process:
         return [isinstance(self.store.get(one.key), Found) for one in entries]
 
     def end(self, *built: Entry) -> root_file.Written:
-        """Publish entries, write and end."""
         for one in built:
             self.store.publish(one)
         written = self.file.write(0)

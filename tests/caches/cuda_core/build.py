@@ -40,7 +40,6 @@ def lay(root: Path, group: str, name: str, payload: bytes) -> Path:
 
 
 def temporary(root: Path, name: str, age_ns: int, now_ns: int) -> Path:
-    """A file in ``tmp`` of some age."""
     (root / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
     path = root / "tmp" / name
     path.write_bytes(PTX[:40])
@@ -63,7 +62,6 @@ def require_nvrtc() -> None:
 
 
 def owner(root: Path | None, **options: Any) -> Any:
-    """cuda.core's own view of a cache."""
     from cuda.core.utils import FileStreamProgramCache
 
     return FileStreamProgramCache(root, **options)

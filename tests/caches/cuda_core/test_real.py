@@ -38,7 +38,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(made, tmp_path / "cache"))
 
 

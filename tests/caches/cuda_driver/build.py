@@ -34,7 +34,6 @@ def binary(root: Path, number: int, size: int = 100, mtime_ns: int = OLD) -> Pat
 
 
 def tree(root: Path, binaries: int = 3, size: int = 100, mtime_ns: int = OLD) -> Path:
-    """A whole cache."""
     file(root, "index", 5648, mtime_ns)
     for number in range(binaries):
         binary(root, number, size, mtime_ns)

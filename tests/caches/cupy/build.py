@@ -10,7 +10,6 @@ from tests.caches.opened import PTX, Cases, Environs, lay, together, write
 
 
 def key(number: int) -> str:
-    """The name of an entry, by number."""
     return hashlib.sha1(b"%d" % number).hexdigest()
 
 

@@ -11,7 +11,6 @@ _PLACE = "cute_dsl_{}.mlir"
 
 
 def bytecode(number: int = 0) -> bytes:
-    """The bytes that begin as bytecode does."""
     return b"ML\xefR" + bytes([13]) + b"MLIR21.0.0git\0" + b"func_%d" % number
 
 

@@ -19,7 +19,6 @@ _TABLE = """CREATE TABLE IF NOT EXISTS cache (
 
 
 def content(number: int = 0) -> bytes:
-    """A database with two kernels."""
     with closing(sqlite3.connect(":memory:")) as database, database:
         database.execute(_TABLE)
         database.execute("CREATE INDEX IF NOT EXISTS idx_cache_atime_key on cache(atime, key)")

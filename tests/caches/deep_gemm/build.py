@@ -11,7 +11,6 @@ CUBIN = elf64(190, flags=0x6005A04, abi_version=8, sections=[(".text.k", b"code"
 
 
 def key(number: int) -> str:
-    """The digits of a kernel, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()[:32]
 
 

@@ -13,12 +13,10 @@ _ASKED = b"\x04\x00vs_1" + bytes(24)
 
 
 def row(at: int = 0, size: int = len(SHADER), more: int = 0, digest: int = HASH) -> bytes:
-    """A row of the list."""
     return _ASKED + struct.pack("<QIIQ", at, size, more, digest)
 
 
 def lut(*rows: bytes, version: bytes = b"v3.0") -> bytes:
-    """A list."""
     return b"DXVK" + struct.pack("<H", len(version)) + version + b"".join(rows)
 
 

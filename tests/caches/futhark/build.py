@@ -54,7 +54,6 @@ def open_cache(path: Path) -> Cache:
 
 
 def only_entry(path: Path) -> CacheEntry:
-    """The one entry at a path."""
     (entry,) = open_cache(path).scan()
     return entry
 

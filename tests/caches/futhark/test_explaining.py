@@ -37,7 +37,6 @@ def _made(*options: bytes, source: bytes = SOURCE, payload: bytes = PTX) -> byte
 
 
 def _log(*lines: bytes, options: tuple[bytes, ...] = OPTIONS) -> dict[str, Any]:
-    """A question whose options a log tells."""
     return {"options": (), "log": cuda_log(options, *lines)}
 
 

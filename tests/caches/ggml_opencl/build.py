@@ -8,7 +8,6 @@ from tests.caches.opened import PTX, Cases, Environs, lay, write
 
 
 def file_bytes(binary: bytes = PTX, version: int = 1) -> bytes:
-    """A file with what a driver gave."""
     return b"GGMLCLBC" + struct.pack("<II", version, 0) + binary
 
 

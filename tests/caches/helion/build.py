@@ -9,7 +9,6 @@ from tests.caches.opened import Cases, lay, write
 
 
 def content(number: int = 0) -> bytes:
-    """The bytes of a record."""
     fields = {
         "specialization_key": "(((torch.float32, 'cuda', (1024,)),),)",
         "extra_results": "()",

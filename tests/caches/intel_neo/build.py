@@ -11,7 +11,6 @@ BINARY = elf64(_INTELGT, sections=[(".text.scale", b"\0" * 64)])
 
 
 def key(number: int) -> str:
-    """The name of an entry, by number."""
     return f"{number + 0xABCD000000000000:016x}"
 
 

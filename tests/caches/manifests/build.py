@@ -9,7 +9,6 @@ from pathlib import Path
 
 
 def content(number: int = 0) -> bytes:
-    """What an entry has."""
     return b"\x7fELF content %d" % number
 
 
@@ -22,8 +21,6 @@ def put_object(root: Path, number: int = 0) -> Path:
 
 
 def mega_cache(*contents: bytes) -> bytes:
-    """A mega-cache of PyTorch with graphs."""
-
     def part(data: bytes) -> bytes:
         return struct.pack(">Q", len(data)) + data
 

@@ -11,7 +11,6 @@ DRIVER, GPU = "d9e6bb091aed2da05225108270c7712393c703ad", "llvmpipe"
 
 
 def key(number: int) -> str:
-    """The key of an entry, by number."""
     return hashlib.sha1(b"%d" % number).hexdigest()
 
 

@@ -18,7 +18,6 @@ NAMES = ("MIOpenConvUni.cpp.o", "static_composable_kernel.cpp.o", "small.o")
 
 
 def binary(name: str) -> bytes:
-    """The compiled code of a kernel."""
     return b"\x7fELF" + name.encode() * 100
 
 
@@ -47,7 +46,6 @@ def put(root: Path, number: int = 0) -> Path:
 
 
 def execute(path: Path, statement: str) -> None:
-    """Change a database."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
 

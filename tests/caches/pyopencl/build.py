@@ -47,7 +47,6 @@ def pickled(value: object, protocol: int) -> bytes:
 
 
 def info(dependencies: Sequence[Dependency] = (), log: str | None = "", protocol: int = 4) -> bytes:
-    """An ``info`` file as PyOpenCL writes it."""
     return pickled(_SourceInfo(list(dependencies), log), protocol)
 
 
@@ -66,14 +65,12 @@ def header(path: Path, content: bytes) -> Dependency:
 
 
 def touch(path: Path) -> None:
-    """Another time for a file."""
     os.utime(path, (1, 1))
 
 
 def write(
     root: Path, key: str, *, source: bytes = SOURCE, data: bytes | None = None, told: bytes = b""
 ) -> Path:
-    """An entry's directory, sound unless told otherwise."""
     folder = root / key
     folder.mkdir(parents=True)
     (folder / "source.cl").write_bytes(source + DEFEAT)
@@ -88,12 +85,10 @@ def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VE
 
 
 def opened(root: Path) -> Cache:
-    """The cache of a directory."""
     return SYSTEM.open(Location("pyopencl", str(root), "--cache", enabled=True))
 
 
 def only(cache: Cache) -> CacheEntry:
-    """The one entry."""
     (entry,) = cache.scan()
     return entry
 

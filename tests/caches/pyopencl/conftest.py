@@ -10,7 +10,6 @@ KEY = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """This Python's directory, empty."""
     version = ".".join(map(str, sys.version_info))
     folder = tmp_path / "pyopencl" / f"pyopencl-compiler-cache-v2-py{version}"
     folder.mkdir(parents=True, mode=0o755)
@@ -19,5 +18,4 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def key() -> str:
-    """A key of no build."""
     return KEY

@@ -235,5 +235,4 @@ def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], 
 
 
 def _added() -> list[str]:
-    """The options that PyOpenCL adds by itself."""
     return list(all_options([], DEVICE, {}))

@@ -115,7 +115,6 @@ def program(made: tuple[Program, Any], tmp_path: Path) -> Program:
 
 @pytest.fixture
 def answer(made: tuple[Program, Any]) -> Any:
-    """The output of the first run."""
     return made[1]
 
 

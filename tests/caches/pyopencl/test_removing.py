@@ -19,7 +19,6 @@ _MINUTE = 60
 
 
 def _locked(root: Path, age_s: int) -> Path:
-    """A lock of some age."""
     lock = root / LOCK
     lock.write_bytes(b"")
     then = time.time() - age_s

@@ -9,7 +9,6 @@ PYTHON = "3.11.7"
 
 
 def content(number: int = 0) -> bytes:
-    """A database with two rows."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE TABLE dict (keyhash TEXT NOT NULL PRIMARY KEY, key_value TEXT NOT NULL)")
         rows = [(f"{row:032x}", pickle.dumps((row, f"code {number}"))) for row in range(2)]
@@ -37,12 +36,10 @@ def put(root: Path, number: int = 0, python: str = PYTHON, dash: str = "-") -> P
 
 
 def poison(path: Path, value: bytes) -> None:
-    """Give one row another pickle."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE dict SET key_value = ? WHERE rowid = 1", (value,))
 
 
 def cut_row(path: Path) -> None:
-    """Cut the pickle of one row."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE dict SET key_value = substr(key_value, 1, 20) WHERE rowid = 1")

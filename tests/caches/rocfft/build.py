@@ -46,12 +46,10 @@ def row(
     data: object = None,
     seconds: object = 1_700_000_000,
 ) -> Values:
-    """The values of one row."""
     return name, arch, version, total, code(str(arch)) if data is None else data, seconds
 
 
 def database(path: Path, rows: Iterable[Values] = (), *, schema: str = CREATE, wal: bool = False) -> Path:
-    """A database with some rows, closed cleanly."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         if wal:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -70,7 +68,6 @@ def insert(connection: sqlite3.Connection, rows: Iterable[Values]) -> None:
 
 
 def execute(path: Path, *statements: str) -> None:
-    """Change a database by some statements."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)

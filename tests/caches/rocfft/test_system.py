@@ -23,7 +23,6 @@ def user(path: Path, **more: str) -> Location:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A directory with rocFFT's library."""
     folder = tmp_path / "rocm" / "lib"
     folder.mkdir(parents=True)
     (folder / "librocfft.so.0.3").touch()

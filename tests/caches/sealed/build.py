@@ -47,13 +47,11 @@ MADE: Mapping[str, Callable[[int, bytes], tuple[str, bytes]]] = {
 
 
 def _binary(number: int) -> bytes:
-    """A driver's binary, as Mesa has it."""
     code = b"binary %d of a driver" % number * 9
     return struct.pack("<I20sII", 0, b"", len(code), zlib.crc32(code) ^ 0xFFFFFFFF) + code
 
 
 def made(name: str, number: int = 0) -> bytes:
-    """The content of a file."""
     return MADE[name](number, _binary(number))[1]
 
 

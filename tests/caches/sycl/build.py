@@ -59,7 +59,6 @@ class Made:
 
 
 def framed(data: bytes) -> bytes:
-    """A length and what it counts."""
     return len(data).to_bytes(8, "little") + data
 
 
@@ -81,14 +80,12 @@ def copy(folder: Path, number: int, onto: int) -> None:
 
 
 def lock(path: Path, *, age_s: float = 3600) -> None:
-    """A lock of some age."""
     path.touch()
     then = time.time() - age_s
     os.utime(path, (then, then))
 
 
 def kernel_folder(root: Path) -> Path:
-    """A directory of kernel_compiler entries."""
     names = [str(murmur64a(one)) for one in (DEVICE, b"-O2", b"source text")]
     folder = root.joinpath("ext_kernel_compiler", *names)
     folder.mkdir(parents=True)
@@ -96,23 +93,19 @@ def kernel_folder(root: Path) -> Path:
 
 
 def opened(root: Path, *, enabled: bool = True) -> Cache:
-    """The cache at a root."""
     return SYSTEM.open(Location("sycl", str(root), "--cache", enabled=enabled))
 
 
 def verified(cache: Cache) -> list[tuple[Checked, CacheEntry | None]]:
-    """Everything checked, as verify does it."""
     entries = list(cache.scan())
     return [*((cache.check(entry), entry) for entry in entries), *((one, None) for one in cache.leftovers())]
 
 
 def findings(root: Path) -> list[Finding]:
-    """All findings of a cache."""
     return [finding for checked, _ in verified(opened(root)) for finding in checked.findings]
 
 
 def told(root: Path) -> list[str]:
-    """All findings of a cache as text."""
     return [f"{finding.kind}: {finding.detail}" for finding in findings(root)]
 
 

@@ -10,12 +10,10 @@ MADE_S = 1_600_000_000
 
 
 def key(number: int) -> str:
-    """The key of a kernel, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 
 def file_bytes(code: bytes = CODE, architecture: int = 0) -> bytes:
-    """A file as Taichi writes it."""
     digest = hashlib.sha256(JSON + code).hexdigest().encode()
     return struct.pack("<4sIQQ", b"TIC\0", architecture, len(JSON), len(code)) + JSON + code + digest
 

@@ -16,7 +16,6 @@ _SOURCE = b'extern "C" __global__ void __launch_bounds__(128, 1) scale_kernel(co
 
 
 def key(number: int) -> str:
-    """The key of an entry, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 

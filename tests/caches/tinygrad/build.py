@@ -29,7 +29,6 @@ def put(root: Path, number: int = 0) -> Path:
 
 
 def poison(path: Path, value: bytes) -> Path:
-    """Give one row another pickle."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"UPDATE {_COMPILED} SET val = ? WHERE rowid = 1", (value,))
     return path

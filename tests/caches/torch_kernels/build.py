@@ -7,7 +7,6 @@ from tests.caches.opened import PTX
 
 
 def name(number: int = 0) -> str:
-    """The name of a kernel's file."""
     source = f"kernel {number}".encode()
     return f"digamma_arch9.0_nvrtc12.6_ptx_{len(source)}_{sha1(source).hexdigest()}"
 

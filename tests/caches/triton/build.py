@@ -23,7 +23,6 @@ LAYOUTS: Mapping[str, Callable[[str], str]] = {
 
 
 def key(number: int) -> str:
-    """The key of an entry, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 

@@ -11,7 +11,6 @@ ARTIFACT = "artifact_compile_range_1_8192_subgraph_0"
 
 
 def digits(number: int) -> str:
-    """The directory of a model, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()[:10]
 
 

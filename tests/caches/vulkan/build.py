@@ -11,7 +11,6 @@ DATA = struct.pack("<4I16s", 32, 1, 0x10005, 0, b"val-%s")
 
 
 def data(device: int = 0x2330, uuid: bytes = bytes(range(16)), more: bytes = b"") -> bytes:
-    """A pipeline cache of NVIDIA's."""
     return struct.pack("<4I16s", 32, 1, 0x10DE, device, uuid) + more
 
 
@@ -21,7 +20,6 @@ def put(root: Path, number: int = 0, content: bytes = DATA) -> Path:
 
 
 def blender(inner: bytes, size: int | None = None) -> bytes:
-    """A pipeline cache as Blender writes it."""
     length = len(inner) if size is None else size
     return struct.pack("<3I8s4I16s", 0xBC00, 404, 3, b"abcdef1", length, 0x10DE, 0x2330, 7, bytes(16)) + inner
 

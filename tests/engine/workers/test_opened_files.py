@@ -51,7 +51,6 @@ def looking() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that exists."""
     file = tmp_path / "folder" / "a file"
     file.parent.mkdir()
     file.write_text("text", encoding="ascii")
