@@ -352,7 +352,6 @@ class CheckedCase:
     """A kernel of the suite on one target, without checks and with them."""
 
     target: str
-    """The target."""
     kernel: str = ""
     """The kernel; empty where the target failed."""
     kind: str = ""
@@ -375,7 +374,6 @@ class CheckedMeans:
     """How many times as long kernels take with checks."""
 
     target: str
-    """The target."""
     sync: float
     """In the mode sync."""
     asynchronous: float

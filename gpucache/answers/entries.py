@@ -20,7 +20,6 @@ class CacheEntry(NamedTuple):
     """An entry of a cache."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     key: str
     """The cache key, or the owner's name for the entry."""
     path: str
@@ -32,7 +31,6 @@ class CacheEntry(NamedTuple):
     last_used_ns: Instant
     """When it was last used, likewise."""
     program: str = ""
-    """The program's name."""
     target: str = ""
     """The target; empty if the cache does not record it."""
     artifact_kind: str = ""
@@ -139,7 +137,6 @@ class Location(NamedTuple):
     """Where a cache lives, which setting decided that, and the problems of the place."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     root: str
     """Where it lives; empty where no place is known."""
     decided_by: str
@@ -185,7 +182,6 @@ class Growth(NamedTuple):
     """The entries that a cache gained."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     entries: int
     """Entries that were not there, or were written anew."""
     size_bytes: int

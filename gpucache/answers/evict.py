@@ -119,7 +119,6 @@ class EvictSummary:
     left: tuple[str, ...] = ()
     """The files besides entries that --all leaves in the caches, a sentence each."""
     unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
     chosen: int = 0
     """How many entries a rule chose."""
     stay: int = 0

@@ -17,7 +17,6 @@ class Source(NamedTuple):
     """A file whose entries were exported."""
 
     file: str
-    """The file."""
     entries: int
     """How many came from it."""
 
@@ -27,9 +26,7 @@ class Exported:
     """A cache file that was written."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     file: str
-    """The file."""
     entries: int
     """Entries in it."""
     size_bytes: int
@@ -69,7 +66,6 @@ class Layered:
     target: OrNull
     """Its target, several joined by commas; null if that is not known."""
     result: LayerResult
-    """The outcome."""
     reason: str = ""
     """Why it was left to its compiler."""
 
@@ -80,7 +76,6 @@ class LayerSummary:
     """The exported builds of a command, in numbers."""
 
     command: str
-    """The command."""
     ended: Ended
     layer: str
     """The directory."""

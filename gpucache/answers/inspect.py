@@ -61,9 +61,7 @@ class Advice(NamedTuple):
     kind: AdviceKind
     """The problem."""
     program: str
-    """The program's name."""
     target: str
-    """The target."""
     detail: str
     """A sentence."""
     fields: tuple[str, ...] = ()

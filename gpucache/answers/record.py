@@ -29,7 +29,6 @@ class RecordedProgram:
     recorded: str
     """Its digest; warm --recording shows its first digits as the variant."""
     program: str
-    """The program's name."""
     language: str
     """opencl-c or cuda-c++."""
     target: str
@@ -76,7 +75,6 @@ class RecordSummary:
     """The recorded builds of a command."""
 
     command: str
-    """The command."""
     ended: Ended
     recording: str
     """The directory that was written."""

@@ -41,7 +41,6 @@ class Intercepted:
     target: OrNull
     """Its target, several joined by commas; null if that is not known."""
     result: RunResult
-    """The outcome."""
     key: str | None = None
     """The cache key, for several devices the key of the first miss; null if there is none."""
     build_ns: int = 0
@@ -51,7 +50,6 @@ class Intercepted:
     all_kernels: bool = False
     """Of a hit, whether all of its kernels had been compiled, as for late compilers."""
     verdict: "Verdict | None" = None
-    """Why it was not found."""
     reason: str = ""
     """The same as a sentence, or why it was not kept or served."""
     begun_ns: int = 0
@@ -84,7 +82,6 @@ class RunSummary:
     """The builds of a command, in numbers."""
 
     command: str
-    """The command."""
     ended: Ended
     builds: int
     """How many builds it asked for, without those that were passed."""

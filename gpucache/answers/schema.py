@@ -58,13 +58,10 @@ class RecordedMiss(TypedDict):
     when_ns: int
     """When, in nanoseconds since 1970."""
     program: str
-    """The program's name."""
     target: str
-    """The target."""
     key: str
     """The cache key that was not found."""
     verdict: str
-    """Why it was not found."""
     detail: str
     """The verdict as a sentence."""
     differences: list[RecordedDifference]
@@ -120,7 +117,6 @@ class CachesSummary(TypedDict):
     caches: Sequence[CacheState]
     """The caches that were named, without ours."""
     unread: tuple[str, ...]
-    """Why not all of the caches could be read, a sentence each; exit 5."""
 
 
 @json_keys("state.* advice misses processes named.*")
@@ -152,11 +148,8 @@ class Listed(TypedDict):
     """The entries that were listed."""
 
     entries: int
-    """How many there are."""
     size_bytes: int
-    """Their total size."""
     unread: tuple[str, ...]
-    """Why not all of the caches could be read, a sentence each; exit 5."""
 
 
 class MissesSummary(TypedDict):
@@ -170,7 +163,6 @@ class Extracted(TypedDict):
     """The file that an entry's bytes were written to."""
 
     file: str
-    """The file."""
     size_bytes: int
     """Its size."""
 
@@ -334,11 +326,12 @@ def records() -> list[type]:
 
 
 def meanings(kind: type) -> Iterator[tuple[Key, str]]:
-    """Every key of the records of a type, with its meaning; empty text where its field has no docstring."""
+    """Every key of the records of a type, with its meaning; empty text where its field has none."""
     for key in keys(kind):
         home, name = key.home
         attribute = getattr(home, name, None)
         told = attribute.__doc__ if isinstance(attribute, property) else _docstrings(home).get(name)
+        told = told or _COMMON.get(name)
         if name != key.path[-1]:
             told = f"{told} {key.path[-1]}." if told else told  # it counts a member of an enumeration
         elif key.form.words_of:
@@ -350,6 +343,21 @@ def meanings(kind: type) -> Iterator[tuple[Key, str]]:
 def words(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:
     """The words of an enumeration, each with its meaning."""
     return ((word.value, _docstrings(kind)[word.name]) for word in kind)
+
+
+_COMMON = {
+    "cache": "The cache's name, as --cache takes it.",
+    "command": "The command.",
+    "entries": "How many there are.",
+    "file": "The file.",
+    "program": "The program's name.",
+    "result": "The outcome.",
+    "size_bytes": "Their total size.",
+    "target": "The target.",
+    "unread": "Why not all of the caches could be read, a sentence each; exit 5.",
+    "verdict": "Why it was not found.",
+}
+"""The meaning of keys that many records have, where a field has no docstring."""
 
 
 @cache

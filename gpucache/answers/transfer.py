@@ -32,11 +32,9 @@ class Moved(NamedTuple):
     """An entry on its way."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     key: str
     """The cache key, or the owner's name for the entry."""
     program: str = ""
-    """The program's name."""
     target: str = ""
     """The target; empty if the cache does not record it."""
     size_bytes: int = 0
@@ -128,7 +126,6 @@ class Immovable(NamedTuple):
     """A cache whose entries cannot be used on other machines."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     reason: str
     """Why: a clause with the remedy if there is one."""
 
@@ -152,24 +149,19 @@ class Pin(NamedTuple):
     cache: str
     """The system's name, as --cache takes it."""
     entries: int
-    """How many there are."""
     size_bytes: int
-    """Their total size."""
 
 
 class NotMoved(NamedTuple):
     """Entries that were not moved, all for one reason."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     result: PushResult | PullResult
     """Their result."""
     reason: str
     """The reason."""
     entries: int
-    """How many there are."""
     size_bytes: int
-    """Their total size."""
     examples: tuple[str, ...]
     """The programs, or else the keys, of the first three."""
 
@@ -178,7 +170,6 @@ class Differing(NamedTuple):
     """Entries for other machines, all because of one fact; an entry with two differences counts for both."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     fact: str
     """The fact that differs, such as architecture, driver or version."""
     there: str
@@ -186,31 +177,25 @@ class Differing(NamedTuple):
     here: str
     """Its value on the machine."""
     entries: int
-    """How many there are."""
     size_bytes: int
-    """Their total size."""
 
 
 class Uncompared(NamedTuple):
     """Entries that were pulled although a fact that they name is not known of the machine."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     fact: str
     """The fact."""
     entries: int
-    """How many there are."""
 
 
 class Told(NamedTuple):
     """The facts on this machine in the files of sent entries."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     tells: str
     """Such as source text."""
     entries: int
-    """How many there are."""
 
 
 @dataclass(slots=True)
@@ -226,7 +211,6 @@ class TransferSummary:
     findings: list[Unsound] = field(default_factory=list)
     """The objects of the store that are not as gpucache wrote them; exit 3."""
     unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
     _why: dict[tuple[str, PushResult | PullResult, str], NotMoved] = field(default_factory=dict)
 
     @property

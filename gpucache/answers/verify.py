@@ -20,7 +20,6 @@ class Finding(NamedTuple):
     """Something that verify found."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     entry: str
     """The entry's key, or the file's name where it has none."""
     kind: FindingKind
@@ -28,7 +27,6 @@ class Finding(NamedTuple):
     detail: str
     """A sentence."""
     program: str = ""
-    """The program's name."""
     target: str = ""
     """The target; empty where it is not known."""
     repaired: bool = False
@@ -122,7 +120,6 @@ class VerifySummary(NamedTuple):
     unseen: tuple[str, ...] = ()
     """Faults that the check of these caches cannot find, a sentence for each system."""
     unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
 
     def exit_code(self, *, strict: bool) -> ExitCode:
         """3 for anything wrong that was not repaired, with strict for any finding; else 4 if unchecked."""

@@ -64,11 +64,9 @@ class WarmOutcome:
     """A program for a target, as warm left it."""
 
     program: str
-    """The program's name."""
     target: OrNull
     """The target; null where none could be chosen."""
     result: WarmResult
-    """The outcome."""
     variant: str = ""
     """The difference from other builds of the program, such as T=float; with warm --misses the noted key,
     with warm --recording the first digits of its record."""
@@ -83,7 +81,6 @@ class WarmOutcome:
     log: str = ""
     """The compiler's log, with the program's own file name."""
     verdict: Verdict | None = None
-    """Why it was not found."""
     differences: tuple[Difference, ...] = ()
     """The key fields that differ from the nearest entry, with --check."""
     lacks_kernels: bool = False

@@ -27,7 +27,6 @@ class Reply:
     """A cache that a program passes on its way to the compiler."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     state: ReplyState
     """How it responds."""
     detail: str
@@ -53,7 +52,6 @@ class Answer:
     """Whether a program would be found, and if not why."""
 
     program: str
-    """The program's name."""
     target: OrNull
     """The target; null where none could be chosen."""
     variant: str
@@ -128,7 +126,6 @@ class Reach:
     """Whether another system's cache would serve the request of --want."""
 
     cache: str
-    """The cache's name, as --cache takes it."""
     wanted: str
     """The request, in a few words."""
     verdict: Served | Verdict
