@@ -369,7 +369,7 @@ LINES: Mapping[str, int] = {
     "remote": 4_760,
     "serve": 4_509,
     "store": 3_467,
-    "backends": 3_752,
+    "backends": 3_756,
     "sources": 2_550,
     "payload": 1_886,
     "bench": 1_600,

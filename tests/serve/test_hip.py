@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,34 @@ def test_a_source_that_tells_its_path_hits_below_the_same_directory(
     words, elsewhere = (shown, source, _TARGET), {"TMPDIR": str(other)}
     found = [run(*words, **one)[1] for one in ({}, {}, elsewhere, elsewhere, {"TMP": "/tmp"}, {})]
     assert found == [0, 1, 0, 1, 1, 1]
+
+
+_BUILD_ID = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+"""The note of a library before the number of its build."""
+_INSTALLED = Path("/usr/lib", str(sysconfig.get_config_var("MULTIARCH")))
+
+
+@pytest.mark.parametrize("replaced", ["libamdhip64", "libamd_comgr", "libhiprtc-builtins", "libLLVM-15"])
+def test_a_compiler_that_is_replaced_is_seen(shown: Path, run: Run, tmp_path: Path, replaced: str) -> None:
+    """Copies hit, with another build of one of them nothing does, with its copy again, and with none."""
+    source, folder = tmp_path / "shown.hip", tmp_path / "libraries"
+    source.write_text(_SOURCE)
+    words, elsewhere = (shown, source, _TARGET, "-DVALUE=7"), {"LD_LIBRARY_PATH": str(folder)}
+    first = run(*words)
+    folder.mkdir()
+    for stem in dict.fromkeys(["libamdhip64", "libamd_comgr", "libhiprtc-builtins", replaced]):
+        [installed] = [one for one in _INSTALLED.glob(f"{stem}.so.*") if one.name.count(".") == 2]
+        shutil.copy(installed, folder / installed.name)
+    [copy] = folder.glob(f"{replaced}.so.*")
+    same = copy.read_bytes()
+    at = same.index(_BUILD_ID) + len(_BUILD_ID)
+    other = same[:at] + bytes([same[at] ^ 1]) + same[at + 1 :]
+    for data, hits in ((same, [1]), (other, [0, 1]), (same, [1])):
+        copy.unlink()
+        copy.write_bytes(data)
+        assert [run(*words, **elsewhere) for _ in hits] == [(first[0], one) for one in hits]
+    shutil.rmtree(folder)
+    assert [run(*words, **elsewhere), run(*words)] == [(first[0], 1)] * 2
 
 
 def test_a_header_that_a_macro_asks_for_is_seen(shown: Path, run: Run, tmp_path: Path) -> None:

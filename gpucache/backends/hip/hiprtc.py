@@ -10,6 +10,7 @@ import ctypes
 import os
 import re
 import sys
+import sysconfig
 import tempfile
 import time
 from functools import cache
@@ -26,6 +27,9 @@ from gpucache.units import format_list, printable
 _NAMES = ("libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.6", "libamdhip64.so.5")
 _LOADED = ("libhiprtc-builtins", "libamd_comgr")
 """The beginnings of the names of the libraries that hipRTC loads when it compiles."""
+_LAST = [f"{folder}/{sysconfig.get_config_var('MULTIARCH')}" for folder in ("/lib", "/usr/lib")]
+_LAST += ["/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+"""The directories in which the loader looks last."""
 _MADE_UP = re.compile(r"\S*/comgr-\w+/input/(CompileSource|gpucache_program\.hip)")
 """The path of a source in the log."""
 _ISA = "amdgcn-amd-amdhsa--"
@@ -49,7 +53,7 @@ def search(hiprtc: Path, _version: tuple[int, int], library_path: str) -> tuple[
         found += first
     for library in found[1:]:
         for name in (one for one in read_library(library).needed if not one.startswith(SYSTEM)):
-            there = search_places(library, name, library_path)
+            there = [*search_places(library, name, library_path), *(Path(one, name) for one in _LAST)]
             file = next(filter(Path.is_file, there), None)
             if file is not None and file not in found:
                 passed += there[: there.index(file)]
