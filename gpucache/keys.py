@@ -76,7 +76,6 @@ class KeyInputs(NamedTuple):
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of some bytes as lower-case hex."""
     if "hashlib" not in sys.modules and len(data) < _LITTLE:
         with suppress(ImportError):
             return str(import_module(_OWN_SHA256).sha256(data).hexdigest())
@@ -183,7 +182,6 @@ class Difference(NamedTuple):
     """Both sides value by value if one has several, as a joined text does not show where one ends."""
 
     def values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Both sides value by value, or word by word."""
         if self.several is not None:
             return self.several
         words = self.label == CPU_FEATURES

@@ -110,7 +110,6 @@ class Problem(NamedTuple):
     entry fixes it, if its format says so for the kind."""
 
     def __str__(self) -> str:
-        """All of it in one line."""
         told = f"{self.detail}; {self.remedy}" if self.remedy else self.detail
         return told if self.kind is None else f"{self.kind}: {told}"
 
@@ -155,7 +154,6 @@ class Toolchain(NamedTuple):
     identity: tuple[str, ...]
 
     def identity_fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields that stay the same across an upgrade."""
         return tuple(pair for pair in self.fields if pair[0] in self.identity)
 
 

@@ -392,7 +392,6 @@ class CheckedSummary(NamedTuple):
 
 
 def summarise_checked(cases: Iterable[CheckedCase]) -> tuple[CheckedMeans, ...]:
-    """The means of each target that was timed."""
     found: dict[str, list[tuple[Ratio, Ratio]]] = {}
     for case in cases:
         if case.sync is not None and case.asynchronous is not None:
@@ -456,12 +455,10 @@ def bare(text: str) -> str:
 
 
 def verdict_name(verdict: BenchVerdict) -> str:
-    """The verdict as people write it."""
     return verdict.replace("-", " ")
 
 
 def remarks(case: BenchCase) -> Iterator[str]:
-    """Remarks on the figures, a sentence each."""
     changed = cached_words(case)
     if changed:
         yield changed

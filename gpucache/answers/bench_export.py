@@ -133,7 +133,6 @@ def _fenced(text: str, language: str) -> tuple[str, str, str]:
 
 
 def can_plot() -> bool:
-    """Whether matplotlib can be imported."""
     try:
         import matplotlib.figure  # noqa: F401 - it is tried
     except ImportError:

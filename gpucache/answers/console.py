@@ -288,7 +288,6 @@ def _broken(cell: Cell, width: int) -> list[Cell]:
 
 
 def _cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -313,7 +312,6 @@ def _unindented(text: str) -> str:
 
 
 def plain(text: str, style: str = "") -> Line:
-    """Text for a terminal without markup and control characters."""
     return Line(_unindented(text), style)
 
 
@@ -450,7 +448,6 @@ class Display:
         self._task = None if bar is None else bar.add_task("", total=None)
 
     def show(self, done: int, total: int | None, running: str) -> None:
-        """Show the progress of a run."""
         if self._bar is not None and self._task is not None:
             self._bar.start()  # a thread, which must not exist before: a process with threads makes no copies
             self._bar.update(
@@ -460,7 +457,6 @@ class Display:
 
 @contextmanager
 def display(*, quiet: bool) -> Iterator[Display]:
-    """A display for the duration of a run."""
     if quiet or not sys.stderr.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
         yield Display(None)
         return

@@ -166,7 +166,6 @@ _PLAIN: dict[Any, Form] = {
 
 @cache
 def form(hint: Any) -> Form:
-    """The JSON form of a value with an annotation."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     inner = get_args(hint)

@@ -199,7 +199,6 @@ def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:
 
 
 def entries(held: Snapshot) -> int:
-    """The number of entries."""
     return sum(not one.text for each in held.values() for one in each.values())
 
 
@@ -209,7 +208,6 @@ def texts(held: Snapshot) -> tuple[str, ...]:
 
 
 def joined(many: tuple[tuple[Growth, ...], ...]) -> tuple[Growth, ...]:
-    """The growth in several runs together, by cache."""
     total: dict[str, Growth] = {}
     for one in (growth for run in many for growth in run):
         other = total.get(one.cache, Growth(one.cache, 0, 0))

@@ -149,12 +149,10 @@ class EvictSummary:
             self.removed += 1
 
     def keep(self, entry: CacheEntry) -> None:
-        """Count an entry that stays."""
         self.kept += 1
         self.kept_bytes += entry.size_bytes
 
     def include(self, other: Self) -> None:
-        """Add the counts of another summary of this type."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
@@ -200,7 +198,6 @@ class Evictions:
         self._why: dict[str, list[str]] = {}
 
     def add(self, outcome: EvictOutcome) -> None:
-        """Keep the reported parts of an outcome."""
         if outcome.kept is not None:
             self._why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
         elif self._whole or len(self._shown) < ROWS_SHOWN:

@@ -40,7 +40,6 @@ class Exported:
 
 
 def exported(one: Exported) -> Iterator[Block]:
-    """The file that was written, and its sources."""
     entries = format_count(one.entries, "entry", "entries")
     yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")
     if one.key:

@@ -160,7 +160,6 @@ class CacheState(NamedTuple):
 
 
 def state(one: CacheState) -> Iterator[Block]:
-    """The path of the cache and its contents."""
     place = one.location
     limit = _limit(place, " of {}", ", no limit")
     rows = [
@@ -356,7 +355,6 @@ def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
 
 
 def advice(found: Iterable[Advice]) -> Iterator[Block]:
-    """Advice about the keys, a sentence for each program."""
     shown: list[Advice] = []
     unread = 0
     for one in found:

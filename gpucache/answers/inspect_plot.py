@@ -83,7 +83,6 @@ def titles(found: Days) -> tuple[str, str]:
 
 
 def draw(found: Days) -> "Figure":
-    """The plot as a matplotlib figure."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

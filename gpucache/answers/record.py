@@ -170,7 +170,6 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
 
 
 def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
-    """The reasons why builds were not recorded, each once."""
     yield from few([f"not recorded ({row.builds}): {row.reason}" for row in rows], whole=whole)
 
 

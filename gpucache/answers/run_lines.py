@@ -77,7 +77,6 @@ def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
 
 
 def refused(ended: "Ended") -> str:
-    """The processes that were not served."""
     return f"not answered, because it runs as another user: {format_list(ended.refused, 3)}"
 
 

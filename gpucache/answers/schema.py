@@ -341,7 +341,6 @@ def meanings(kind: type) -> Iterator[tuple[Key, str]]:
 
 
 def words(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:
-    """The words of an enumeration, each with its meaning."""
     return ((word.value, _docstrings(kind)[word.name]) for word in kind)
 
 

@@ -33,7 +33,6 @@ class Tally(NamedTuple):
     """How long compiling the hits took when they were built."""
 
     def plus(self, hits: int, misses: int, saved_ns: int) -> "Tally":
-        """The sum with some more."""
         return Tally(self.hits + hits, self.misses + misses, self.saved_ns + saved_ns)
 
 
@@ -67,7 +66,6 @@ class Stats(NamedTuple):
 
 
 def stats(records: Iterable[Record]) -> Stats:
-    """The totals of the journal's records, oldest first."""
     since_ns: int | None = None
     tally, reasons = Tally(), Counter[str]()
     programs: dict[str, Tally] = {}
@@ -98,7 +96,6 @@ def stats(records: Iterable[Record]) -> Stats:
 
 
 def folded(dropped: Sequence[Record]) -> Record:
-    """The record that stands for others in the journal."""
     found = stats(dropped)
     return {
         "kind": SUM,
@@ -110,7 +107,6 @@ def folded(dropped: Sequence[Record]) -> Record:
 
 
 def number(value: object) -> int:
-    """A number of a record, 0 for anything else."""
     return value if isinstance(value, int) else 0
 
 

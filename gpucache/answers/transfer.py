@@ -224,7 +224,6 @@ class TransferSummary:
         return any(one.wrong for one in self.findings)
 
     def note(self, found: Immovable | Unsound) -> None:
-        """Keep an outcome that is not of one entry."""
         if isinstance(found, Immovable):
             self.immovable.append(found)
         else:
@@ -377,7 +376,6 @@ def push(
 
 
 def pins(shown: Sequence[Pin]) -> Iterator[Block]:
-    """A row for each pin and system."""
     columns = (
         Column("pin", lambda one: one.pin, whole=True, shared=True),
         Column("cache", lambda one: one.cache, whole=True),

@@ -43,7 +43,6 @@ class Finding(NamedTuple):
 
     @classmethod
     def about(cls, entry: CacheEntry, problem: Problem) -> "Finding":
-        """A problem of an entry, as a sentence."""
         return cls.of(problem, entry.cache, entry.key, entry.program, entry.target)
 
     @property
@@ -70,7 +69,6 @@ class Checked(NamedTuple):
     """Faults that no check can find, as the cache's owner stores nothing to check against; a sentence."""
 
     def fixed(self) -> "Checked":
-        """The result, with every finding marked as repaired."""
         return self._replace(findings=tuple(one._replace(repaired=True) for one in self.findings))
 
     def unfixed(self, why: str, kinds: Collection[FindingKind]) -> "Checked":
@@ -215,7 +213,6 @@ def _tried(summary: VerifySummary) -> str:
 
 
 def _found(findings: Sequence[Finding]) -> str:
-    """The number of findings of each kind, damages first."""
     counts = Counter(sorted((finding.kind for finding in findings), key=lambda kind: not kind.wrong))
     told = [f"{count} {kind}" for kind, count in counts.items()]
     if told and not any(kind.wrong for kind in counts):
@@ -224,7 +221,6 @@ def _found(findings: Sequence[Finding]) -> str:
 
 
 def _without(summary: VerifySummary) -> str:
-    """How many sound entries no checksum covers."""
     return f" ({summary.without_checksum} without a checksum)" if summary.without_checksum else ""
 
 

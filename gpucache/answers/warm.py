@@ -170,7 +170,6 @@ def _size(one: WarmOutcome) -> str:
 
 
 def warm_sentence(summary: WarmSummary) -> str:
-    """The counts that are not zero, in words."""
     far = {WarmResult.HIT: f" ({summary.remote} from GPUCACHE_REMOTE)"} if summary.remote else {}
     counts = summary.counts.items()
     parts = [f"{count} {result.value}{far.get(result, '')}" for result, count in counts if count]

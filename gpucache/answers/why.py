@@ -185,7 +185,6 @@ def answers(found: Sequence[Answer], now_ns: int, *, sources: bool = False) -> I
 
 
 def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Block]:
-    """The differences between two entries."""
     yield plain(f"{left[:12]} -> {right[:12]}", "bold")
     for phrase in told or ("nothing: their key fields are the same",):
         yield plain(f"  {phrase}")
