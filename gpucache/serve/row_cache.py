@@ -60,7 +60,7 @@ class RowCache(Cache):
             entry, _, rest = key.partition("-")
             place = rest.partition("-")[0]
             try:
-                useless = not self._store.is_sound(CacheKey(entry))
+                useless = not self._store.contains(CacheKey(entry))
             except ValueError:
                 return True
             here = rows_of(self._store.rows.get(place) or b"") or ()
