@@ -107,14 +107,14 @@ class History:
 
     def _is_together(self, program: str) -> bool:
         """Whether events go to the first log: it is not full, and the program has none of its own."""
+        size = 0
         with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
             with suppress(FileNotFoundError):
-                if programs.lstat(layout.FIRST_HISTORY).st_size >= FIRST_CAP:
-                    return False
+                size = programs.lstat(layout.FIRST_HISTORY).st_size
             with suppress(FileNotFoundError):
                 programs.lstat(layout.history_name(program))
                 return False
-        return True
+        return size < FIRST_CAP
 
     def _log(self, program: str) -> BoundedLog:
         return BoundedLog(self._root, layout.PROGRAMS, layout.history_name(program), FILE_CAP)

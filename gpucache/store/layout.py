@@ -21,6 +21,8 @@ from gpucache.store.tag import TAG_NAME
 VERSION_FOLDER = "v1"
 LIBRARIES, ENVIRONMENT = "lib", "gpucache.env"
 """Next to it in a layer: a root that programs read by themselves."""
+RECORDS, RECORDS_SIGN = "gpucache", "gpucache-store"
+"""Next to it in the image of a registry: the records of a store, and the file in it that says so."""
 ENTRIES = (VERSION_FOLDER, "entries")
 PROGRAMS = (VERSION_FOLDER, "programs")
 TMP = (VERSION_FOLDER, "tmp")

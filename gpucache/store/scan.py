@@ -313,8 +313,12 @@ def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
 
 
 def _in_root(root: RootFolder) -> Iterator[Leftover]:
-    """The foreign files directly in the root, as a single leftover, however many they are."""
+    """The foreign files directly in the root, as a single leftover, however many they are; none in the image
+    of a registry, in which the entries of other systems are beside."""
     with suppress(*UNUSABLE), root.open() as top:
+        with suppress(OSError), top.folder(layout.RECORDS) as records:
+            records.lstat(layout.RECORDS_SIGN)
+            return
         names = sorted(found.name for found in top.entries())
         strange = [name for name in names if not layout.is_in_root(name)]
         if strange and layout.VERSION_FOLDER in names:
