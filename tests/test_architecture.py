@@ -368,7 +368,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_293,
     "remote": 4_760,
     "serve": 4_509,
-    "store": 3_467,
+    "store": 3_473,
     "backends": 3_756,
     "sources": 2_550,
     "payload": 1_886,
