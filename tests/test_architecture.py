@@ -362,10 +362,10 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 17_910,
-    "engine": 8_796,
+    "engine": 8_794,
     "native": 6_509,
     "answers": 5_785,
-    "cli": 6_293,
+    "cli": 6_288,
     "remote": 4_760,
     "serve": 4_509,
     "store": 3_473,

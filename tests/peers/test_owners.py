@@ -13,12 +13,13 @@ from gpucache.answers.entries import FindingKind
 from gpucache.cli import main
 from tests.caches.opened import kinds
 from tests.caches.pytools.build import cut_row
-from tests.peers.owners import CLESPERANTO, NUMBA, OPENCV, OPENVINO, PYTOOLS, WARP, Owner
+from tests.peers.owners import CLESPERANTO, NUMBA, OPENCV, OPENVINO, PYTOOLS, QT, WARP, Owner
 from tests.pocl import SYSTEM_ICD
 
 Damage = Callable[[Path], object]
 _OLDER = [one for one in os.environ.get("GPUCACHE_TEST_OLDER_PYTHONS", "").split(os.pathsep) if one]
 """Interpreters that have Warp or pytools in some version."""
+_DISPLAY = os.environ.get("DISPLAY", "")
 
 
 def _cut(size: int, name: str = "") -> Damage:
@@ -156,3 +157,19 @@ def test_warm_tells_that_clesperanto_was_not_moved(
     said = "".join(capsys.readouterr())
     assert "into clesperanto" not in said and "into pocl" in said
     assert "~/.cache/clesperanto, which was not moved" in said or "your own cache of clesperanto" in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not _DISPLAY, reason="there is no display, such as that of xvfb-run")
+def test_an_entry_that_its_owner_rejects_at_each_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs with two versions of OpenGL have one key in Qt, and each writes its program again."""
+    QT.need()
+    for name, value in {"HOME": str(tmp_path), "DISPLAY": _DISPLAY, **QT.variables}.items():
+        monkeypatch.setenv(name, value.format(home=tmp_path))
+    (tmp_path / "program.py").write_text(QT.program, encoding="ascii")
+    start = f"MESA_GL_VERSION_OVERRIDE={{}} {sys.executable} {tmp_path / 'program.py'}"
+    command = ["sh", "-c", " && ".join(map(start.format, ("3.3", "4.5")))]
+    assert main(["warm", "--into", str(tmp_path / "warmed"), "--", *command]) == 3
+    assert "so it rejects what it finds and compiles it at every start" in "".join(capsys.readouterr())
