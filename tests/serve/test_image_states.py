@@ -257,7 +257,7 @@ def _opencl(folder: Path, platform: str, vendors: Path, source: Path, project: P
     options = f"-Ifirst -I{project.include}"
     return Program(
         platform, (program, platform, source, options),
-        {"OCL_ICD_VENDORS": str(vendors), "POCL_KERNEL_CACHE": "0", "POCL_CACHE_DIR": str(folder / "pocl")},
+        {"OCL_ICD_VENDORS": str(vendors), "POCL_KERNEL_CACHE": "0"},
     )  # fmt: skip
 
 
@@ -331,13 +331,22 @@ class Images:
         at.unpack(self.folder / name / "root", own / "root")
         return own / "root"
 
+    def _shared(self) -> Path:
+        """A directory that every user may write to."""
+        made = Path(tempfile.mkdtemp(dir=self.folder))
+        made.chmod(0o1777)
+        return made
+
     def alone(
         self, program: Program, cwd: Path, wrapper: Sequence[object], state: object, **more: str
     ) -> str:
         """What a program prints without gpucache in a state, asked once."""
         key = (state, cwd, *wrapper)
         if key not in program.answers:
-            environ = {**self.environment, **program.environment, **more, "GPUCACHE_DISABLE": "1"}
+            environ = {
+                **self.environment, **program.environment, **more,
+                "GPUCACHE_DISABLE": "1", "POCL_CACHE_DIR": str(self._shared()),
+            }  # fmt: skip
             done = run_text([*wrapper, *program.command], env=environ, input=f"{cwd}\n", cwd=self.folder)
             program.answers[key] = done.stdout if done.returncode == 0 else done.stdout + done.stderr
         return program.answers[key]
@@ -347,10 +356,9 @@ class Images:
         self, program: Program, root: Path, around: Sequence[object], within: Sequence[object], **more: str
     ) -> Iterator[tuple[Callable[[Path], str], list[int]]]:
         """A program below ``run`` with an image alone: it is asked with a directory; its hits, in the end."""
-        own = Path(tempfile.mkdtemp(dir=self.folder / "shared"))
-        own.chmod(0o1777)
+        own = self._shared()
         environ = {
-            **self.environment, **program.environment,
+            **self.environment, **program.environment, "POCL_CACHE_DIR": str(own),
             "GPUCACHE_SYSTEM_DIRS": str(root), "GPUCACHE_DIR": str(own / "root"), **more,
         }  # fmt: skip
         run = (sys.executable, "-m", "gpucache", "run", "--report", own / "report", "--")
@@ -386,9 +394,8 @@ def images(clean_session: Path) -> Iterator[Images]:
     with tempfile.TemporaryDirectory(prefix="images-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        for one in ("shared", "home"):
-            (folder / one).mkdir()
-            (folder / one).chmod(0o1777)
+        (folder / "home").mkdir()
+        (folder / "home").chmod(0o1777)
         places = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TMPDIR"), str(folder / "home"))
         yield Images(folder, {**os.environ, **places, TIMEOUT: TIME_OUT_MS})
 
