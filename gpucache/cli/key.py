@@ -29,6 +29,6 @@ def key(file: Path, public: bool) -> None:
     )
     if not public:
         given().say(
-            f"Sign with GPUCACHE_SIGNING_KEY={file} on machines that push, and keep that file secret.",
+            f"Sign with GPUCACHE_SIGNING_KEY={file.absolute()} on machines that push, and keep it secret.",
             f'Set GPUCACHE_TRUSTED_KEYS="{made.text}" on machines that pull.',
         )

@@ -80,7 +80,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: boo
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
         before = {*read_kernels(folder).kernels}
-        environ |= watched(str(folder.absolute()), environ)
+        environ |= watched(str(folder.absolute()), environ, sources=not digests_only)
         with suppress(OSError):  # without a directory the command still runs, and a message says so
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         ended = run_command(command, environ, found, recorded.handlers)

@@ -60,6 +60,7 @@ without_nvrtc = flag(
     "Send what the command adds to any cache to a store.\f"
     "Send what the command adds to any known cache, as it is written.",
 )
+@flag("--sources with_text", "Push entries that contain source text, too.")
 @valued(
     "--keep-sources folder", "DIR", PathName(file_okay=False),
     "Write source, options, log and binary into DIR.\f"
@@ -67,7 +68,9 @@ without_nvrtc = flag(
 )  # fmt: skip
 @without_nvrtc
 @global_options
-def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, no_nvrtc: bool) -> None:
+def run(
+    learn: bool, report: Path | None, url: str | None, with_text: bool, folder: Path | None, no_nvrtc: bool
+) -> None:
     """Run the command after -- and serve its OpenCL, NVRTC and hipRTC compiles from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
@@ -116,6 +119,8 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
     from gpucache.settings import Settings
 
     command = named_command("run")
+    if with_text and not url:
+        raise UsageError("--sources is about what is sent; add --push URL, or leave it out")
     if report is not None:
         require_writable(report)
     sources = None
@@ -145,7 +150,7 @@ def run(learn: bool, report: Path | None, url: str | None, folder: Path | None, 
             nvrtc=not no_nvrtc,
             sources=sources,
         )
-        follower = Follower(url, root) if url else None
+        follower = Follower(url, root, sources=with_text) if url else None
         running.run(given().environment() if not misspelt else os.environ)
         if follower and running.code is None:  # it did not start
             follower.kill()

@@ -36,7 +36,7 @@ _REST_S = 60.0
 class Follower:
     """A push beside a command, in a process of its own, which ends when this one does."""
 
-    def __init__(self, url: str, root: "str | None") -> None:
+    def __init__(self, url: str, root: "str | None", *, sources: bool) -> None:
         """Wait until it knows what the caches have, as only what is added is sent. Raises OSError."""
         import select
         import subprocess
@@ -46,7 +46,7 @@ class Follower:
         words = [sys.executable, "-P", "-m", "gpucache", *(("--root", root) if root else ()), "push", url]
         try:
             self._process = subprocess.Popen(
-                [*words, "--cache", "all", "--follow"],
+                [*words, "--cache", "all", "--follow", *(("--sources",) if sources else ())],
                 env={**os.environ, FOLLOWED: f"{os.getpid()} {theirs}"},
                 stdin=subprocess.DEVNULL,
                 stdout=2,

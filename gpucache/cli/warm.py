@@ -137,7 +137,8 @@ def warm(
     Kernels of Triton in a recording are compiled into Triton's own cache (TRITON_CACHE_DIR, or Inductor's
     cache for its kernels), for cuda:sm_N and hip:gfxN targets, without a GPU. That takes the Python that
     recorded them, or python3 in PATH, with the same Triton; it imports the kernels' modules, and runs those
-    that Inductor or Helion wrote from the recording, so warm only recordings that you trust. A kernel is
+    that Inductor or Helion wrote from the recording, so warm only recordings that you trust. A program with
+    kernels of its own is imported, too, and should launch them below if __name__ == "__main__". A kernel is
     refused if its source, its constants, its first IR or Triton's whole key differs from the recorded one:
     Triton's key does not have every value that a kernel reads. Functions that a program makes while it runs
     are left out. A program may choose other kernels for another architecture than it was recorded on.

@@ -12,6 +12,7 @@ from pathlib import Path
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")  # noqa: PTH118, PTH120 - a variable's text
 FOLDER = "GPUCACHE_RECORD_KERNELS"
 """The variable that names the recording to write."""
+_NO_SOURCES = "GPUCACHE_RECORD_NO_SOURCES"
 CACHE = "TRITON_CACHE_DIR"
 """Triton's own variable for the place of its cache."""
 UNSEEN = (
@@ -23,10 +24,14 @@ WORKER = os.path.join(INSIDE, "gpucache_triton_worker.py")  # noqa: PTH118 - a w
 """The program that compiles recorded kernels, for the Python that recorded them."""
 
 
-def watched(folder: str, environ: Mapping[str, str]) -> dict[str, str]:
+def watched(folder: str, environ: Mapping[str, str], *, sources: bool) -> dict[str, str]:
     """The variables by which the Pythons of a command record their kernels in a directory."""
     places = filter(None, (INSIDE, environ.get("PYTHONPATH")))
-    return {FOLDER: folder, "PYTHONPATH": os.pathsep.join(places)}
+    return {
+        FOLDER: folder,
+        _NO_SOURCES: "" if sources else "1",
+        "PYTHONPATH": os.pathsep.join(places),
+    }
 
 
 def kept(place: str) -> int:

@@ -114,6 +114,23 @@ def test_a_push_ends_with_run_that_is_killed(tmp_path: Path, environ: Mapping[st
     assert _stored(store, environ) > 0
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_entries_with_source_text_are_sent_if_asked(
+    tmp_path: Path, environ: Mapping[str, str], asked: bool
+) -> None:
+    """Those of Triton, which a job adds."""
+    place, store = tmp_path / "triton", tmp_path / "store"
+    add = (
+        "from pathlib import Path; from tests.contracts.examples import EXAMPLES; "
+        f"EXAMPLES['triton'].add(Path({str(place)!r}), 1)"
+    )
+    place.mkdir()
+    words = (*GPUCACHE, "run", "--push", store, *(("--sources",) if asked else ()), "--", sys.executable)
+    done = run_text((*words, "-c", add), env={**environ, "TRITON_CACHE_DIR": str(place)})
+    assert done.returncode == 0, done.stderr
+    assert _stored(store, environ) == asked
+
+
 def test_a_store_that_cannot_be_used_changes_no_job(tmp_path: Path, environ: Mapping[str, str]) -> None:
     """Its directory is a file."""
     (tmp_path / "store").write_text("")

@@ -270,6 +270,7 @@ def test_the_documented_variables_are_the_ones_read() -> None:
     of_run = {*settings.RUN_ENVIRONMENT}
     clients = "".join(path.read_text(encoding="utf-8") for path in (TOP / "gpucache/native").glob("*.[ch]"))
     of_server = {"GPUCACHE_OWNER_UID", "GPUCACHE_RECORD_KERNELS", "GPUCACHE_FOLLOWED"}
+    of_server |= {"GPUCACHE_RECORD_NO_SOURCES"}
     of_programs = {"GPUCACHE_DISABLE", "GPUCACHE_LOG", "GPUCACHE_READ_ONLY", "GPUCACHE_REQUIRE"}
     of_programs |= {"GPUCACHE_DIR", "GPUCACHE_FILE", "GPUCACHE_SYSTEM_DIRS"}
     assert set(re.findall(r'"(GPUCACHE_[A-Z_]+)"', clients)) == of_run - of_server | of_programs

@@ -116,6 +116,22 @@ def test_triton_is_recorded_however_it_was_found(tmp_path: Path, before: str) ->
     assert (listener, wanted, done.stderr) == ("_Both", "False", "")
 
 
+def test_a_module_that_its_program_wrote_is_recorded_with_its_text(tmp_path: Path) -> None:
+    """One that an import finds is not, and with --digests-only there is no text."""
+    written = tmp_path / "written.py"
+    written.write_text("text = 1\n")
+    program = (
+        f"import json, sys; sys.path.append({INSIDE!r}); import gpucache_triton as ours\n"
+        "for name in ('json.decoder', 'written', 'json.written'):\n"
+        f"    print(repr(ours.text_of(name, {str(written)!r})))"
+    )
+    environ = {**os.environ, "GPUCACHE_RECORD_NO_SOURCES": ""}
+    words = (sys.executable, "-c", program)
+    assert run_text(words, env=environ).stdout.splitlines() == ["''", "'text = 1\\n'", "'text = 1\\n'"]
+    refused = run_text(words, env={**environ, "GPUCACHE_RECORD_NO_SOURCES": "1"})
+    assert refused.stdout == "''\n" and "no source is recorded" in refused.stderr
+
+
 def test_workers_of_inductor_find_the_recorder(tmp_path: Path) -> None:
     """Only while they start is its place in the path, which they get."""
     package = tmp_path / "torch" / "_inductor" / "compile_worker"

@@ -92,6 +92,15 @@ def is_found(module: str) -> bool:
     return module == "__main__" or found
 
 
+def text_of(module: str, file: str) -> str:
+    """The text of a module that its program wrote; raises Unrecordable if sources are not wanted."""
+    if is_found(module):
+        return ""
+    if os.environ.get("GPUCACHE_RECORD_NO_SOURCES"):
+        raise Unrecordable("its program wrote its module, and with --digests-only no source is recorded")
+    return "".join(linecache.getlines(file))
+
+
 def changed_options(backend: Any, metadata: dict[str, Any]) -> dict[str, Any]:
     """The options of a compile that differ from their defaults and do not follow from the target."""
     usual = vars(backend.parse_options({}))
@@ -154,7 +163,7 @@ class Recorder:
         if not source:
             raise Unrecordable("Triton kept no first IR of it, as with TRITON_STORE_BINARY_ONLY")
         module, code = function.fn.__module__, function.fn.__code__
-        text = "" if is_found(module) else "".join(linecache.getlines(code.co_filename))
+        text = text_of(module, code.co_filename)
         with open(source[0], encoding="utf-8") as file:  # noqa: PTH123 - as short as it can be
             first = ir_digest(file.read())
         return {

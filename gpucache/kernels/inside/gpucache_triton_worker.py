@@ -266,8 +266,13 @@ class Worker:
             spec = importlib.util.spec_from_file_location(_MAIN, file)
             if spec is None or spec.loader is None:
                 raise Refused(f"its program {file} cannot be imported")
-            module = self._mains[file] = sys.modules[_MAIN] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            module = sys.modules[_MAIN] = importlib.util.module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except Exception as error:
+                told = 'it should launch kernels below if __name__ == "__main__" only'
+                raise Refused(f"its program {file} fails where it is imported ({error}); {told}") from error
+            self._mains[file] = module
         return self._mains[file]
 
     def _find(self, module: str, qualname: str, key: str, file: str) -> Any:
