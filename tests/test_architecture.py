@@ -362,7 +362,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 17_910,
-    "engine": 8_794,
+    "engine": 8_795,
     "native": 6_509,
     "answers": 5_785,
     "cli": 6_303,

@@ -67,13 +67,18 @@ def _file(path: Path, written_s: int) -> Path:
     return path
 
 
-def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> None:
-    """Files that existed before, that every start writes, or that are in our directories are not a cache."""
+def test_a_cache_is_what_was_written_once_and_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that existed before, that every start writes, or that are in our directories are not a cache, nor
+    is the number of an installation in the directory of states."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
     own, script = tmp_path / "bench", tmp_path / "cache" / "script.sh"
     watched = Watched(100 * _S, 200 * _S, own, lambda _: None, (str(script),))
     files = [
         _file(tmp_path / "kept" / "kernel", 150),
         _file(tmp_path / "state" / "last-start", 250),
+        _file(tmp_path / "states" / "app" / "number", 150),
         _file(tmp_path / "model" / "weights", 50),
         _file(own / "warm" / "kernel", 150),
         _file(tmp_path / "app" / "__pycache__" / "app.pyc", 150),

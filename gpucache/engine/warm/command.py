@@ -178,9 +178,10 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
     """The directories of other caches that were read, each once, with ``~`` for the home directory."""
     found: dict[Path, None] = {}
     root_of, ours = cache(watched.root_of), watched.ours.resolve()
+    state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))  # noqa: PTH111
     for path in files:
         is_program = str(path).startswith(_SYSTEM) or path.suffix in _CODE or "site-packages" in path.parts
-        if is_program or path.is_relative_to(ours):
+        if is_program or path.is_relative_to(ours) or path.is_relative_to(state):
             continue
         with suppress(OSError):
             status = path.stat()
