@@ -93,7 +93,10 @@ for line in sys.stdin:
 """
 _NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _WHO_READS_ALL = (*_NOBODY, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-_BOX = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-ipc")
+_BOX = (
+    *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-ipc"),
+    *("--setenv", "TMPDIR", "/dev/shm", "--setenv", "POCL_CACHE_DIR", "/dev/shm"),
+)
 
 
 # ---- what a program compiles, and the states of that ----
@@ -456,7 +459,7 @@ def _another_user() -> Sequence[str]:
 _PLACES = {
     "tar, another user": Place(_by_tar, lambda _: _another_user()),
     "overlay, another namespace of mounts": Place(_below_an_overlay, _overlaid),
-    "rsync, a sandbox below": Place(_by_rsync, within=_BOX, variables={"POCL_CACHE_DIR": "/dev/shm"}),
+    "rsync, a sandbox below": Place(_by_rsync, within=_BOX),
     "copies, never written": Place(_by_copies, variables={"GPUCACHE_READ_ONLY": "1"}),
 }
 
