@@ -376,7 +376,7 @@ LINES: Mapping[str, int] = {
     "library": 1_636,
     "host": 1_011,
     "recording": 1_055,
-    "kernels": 825,
+    "kernels": 828,
     "opencl": 1_078,
     "probe": 501,
     "manifest": 380,

@@ -87,6 +87,8 @@ class Worker:
         self._target = triton.backends.compiler.GPUTarget(*target)
         self._check = check
         self._mains: dict[str, Any] = {}
+        self._broken = ""
+        """Why a program of ``_mains`` is there in part only."""
         self._texts: dict[str, tuple[str, str | None]] = {}
         """The modules that a program wrote, and the cache of each."""
         self._cache = os.environ.get(_CACHE)
@@ -266,13 +268,12 @@ class Worker:
             spec = importlib.util.spec_from_file_location(_MAIN, file)
             if spec is None or spec.loader is None:
                 raise Refused(f"its program {file} cannot be imported")
-            module = sys.modules[_MAIN] = importlib.util.module_from_spec(spec)
+            module = self._mains[file] = sys.modules[_MAIN] = importlib.util.module_from_spec(spec)
             try:
                 spec.loader.exec_module(module)
-            except Exception as error:
+            except Exception as error:  # it launches kernels, say; those before that line are there
                 told = 'it should launch kernels below if __name__ == "__main__" only'
-                raise Refused(f"its program {file} fails where it is imported ({error}); {told}") from error
-            self._mains[file] = module
+                self._broken = f"its program {file} fails where it is imported ({error}); {told}"
         return self._mains[file]
 
     def _find(self, module: str, qualname: str, key: str, file: str) -> Any:
@@ -300,6 +301,8 @@ class Worker:
             return same[0]
         if named:
             raise Refused("its source, or a global variable in its key, is not the recorded one")
+        if module == "__main__" and self._broken:
+            raise Refused(self._broken)
         raise Skipped(f"{module} has no such {qualname} after its import: the program makes it while it runs")
 
     @staticmethod
