@@ -3,7 +3,7 @@
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from gpucache.units import format_count, format_duration, format_list, printable
 
@@ -36,8 +36,9 @@ def command_name(words: "Sequence[str]") -> str:
     """
     name = words[0]
     if name.rpartition("/")[2].startswith("python"):
-        before = takewhile(lambda word: word != "-c", words[1:])
-        name = next((word for word in before if not word.startswith("-")), name)
+        before = ["", *takewhile(lambda word: word != "-c", words[1:])]
+        own = (word for option, word in pairwise(before) if option not in ("-W", "-X"))  # they have a value
+        name = next((word for word in own if not word.startswith("-")), name)
     return name.rpartition("/")[2] or name
 
 

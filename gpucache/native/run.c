@@ -459,8 +459,10 @@ static const char *base_of(const char *path) {
 /* The name of a command, as command_name() of gpucache/answers/run_lines.py. */
 static const char *name_of(char **words) {
     if (!strncmp(base_of(words[0]), "python", 6))
-        for (char **word = words + 1; *word && strcmp(*word, "-c"); word++)
+        for (char **word = words + 1; *word && strcmp(*word, "-c"); word++) {
             if (**word != '-') return base_of(*word);
+            if ((!strcmp(*word, "-W") || !strcmp(*word, "-X")) && word[1]) word++; /* and its value */
+        }
     return base_of(words[0]);
 }
 

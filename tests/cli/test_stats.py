@@ -124,6 +124,7 @@ def test_colours_are_as_asked(run: Run, store: DirectoryStore) -> None:
         ("python app.py 3", "app.py"),
         ("/usr/bin/python3 -u /srv/app.py", "app.py"),
         ("python -m pkg.tool x", "pkg.tool"),
+        ("python -W ignore -X dev app.py", "app.py"),
         ("python -c code", "python"),
         ("./sim input", "sim"),
         ("python", "python"),

@@ -457,7 +457,9 @@ def test_python_does_what_a_program_that_cannot_be_started_would(
     assert (done.returncode, done.stdout) == (7, "before\n"), done.stderr
 
 
-@pytest.mark.parametrize("words", [("-u", "here/app.py"), ("-m", "pkg"), ("-c", "pass"), ("dir/",)])
+@pytest.mark.parametrize(
+    "words", [("-u", "here/app.py"), ("-W", "ignore", "a.py"), ("-m", "pkg"), ("-c", "pass"), ("dir/",)]
+)
 def test_a_script_is_counted_under_its_name(
     start: Start, tmp_path: Path, libraries: Path, words: tuple[str, ...]
 ) -> None:
