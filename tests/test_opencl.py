@@ -13,6 +13,7 @@ import pytest
 
 from gpucache.keys import digest
 from gpucache.model import Entry
+from gpucache.native.locate import find
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Found
 from gpucache.store.root_file import members
@@ -35,6 +36,18 @@ platforms._IMPLEMENTATIONS.clear()  # PoCL as a compiler of which nothing is kno
 from gpucache.opencl import build_program
 context = cl.Context(next(each for each in cl.get_platforms() if each.name.startswith("Port")).get_devices())
 print(json.dumps([build_program(context, sys.argv[1], options=["-DV=7"]).source for _ in range(2)]))
+"""
+
+_LOCKS = """
+import json, sys
+import pyopencl as cl
+from gpucache.opencl import build_program
+from gpucache.store.reading import EntryReader
+asked, lock = [], EntryReader.single_flight
+EntryReader.single_flight = lambda *words: asked.append(words) or lock(*words)
+context = cl.Context(next(each for each in cl.get_platforms() if each.name.startswith("Intel")).get_devices())
+build_program(context, sys.argv[1], options=["-DV=7"])
+print(json.dumps(bool(asked)))
 """
 
 Outcome = dict[str, Any]
@@ -479,3 +492,11 @@ def test_what_was_missed_is_built_after_the_programs_end(
     names += [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
     assert sum(name.endswith(".gpc") for name in names) == 1
     assert not any(name.startswith("v1/missed/") for name in names)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_miss_below_run_leaves_its_lock_to_the_server(settings: dict[str, str], asks: bool) -> None:
+    """The layer asks the server, which waits for that lock before it answers."""
+    below = {"OPENCL_LAYERS": find("opencl_layer")[0], "GPUCACHE_RUN_SOCKET": "/nowhere/s"}
+    said = run_python("-c", _LOCKS, _SHOW, env={**settings, **(below if asks else {})})
+    assert json.loads(said) is not asks

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.backends.opencl import BACKEND, compiler, platforms
-from gpucache.backends.opencl.options import for_pyopencl
+from gpucache.backends.opencl.options import for_pyopencl, is_below_run
 from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.host.environment import environment
@@ -39,7 +39,7 @@ def answer_miss(
     outcomes = [
         answer
         if isinstance(answer, Hit)
-        else build(stores, one, _compiler(call, device, one), missed[number])
+        else build(stores, one, _compiler(call, device, one), missed[number], is_asked=is_below_run())
         for number, (device, one, answer) in enumerate(zip(call.devices, prepared, met, strict=True))
     ]
     return _given(stores, prepared, outcomes, call)
@@ -58,7 +58,7 @@ def replace_rejected(
             discard(stores, hit, why)
         return _left(stores, missed, call)
     outcomes = [
-        build(stores, one, _compiler(call, device, one), told, useless=hit)
+        build(stores, one, _compiler(call, device, one), told, useless=hit, is_asked=is_below_run())
         for device, (one, told), hit in zip(call.devices, missed, hits, strict=True)
     ]
     return _given(stores, prepared, outcomes, call)

@@ -79,6 +79,18 @@ def test_a_program_goes_on_before_its_miss_is_explained_and_published(stores: St
         assert held
 
 
+def test_a_build_that_asks_the_server_leaves_the_lock_to_it(stores: Stores) -> None:
+    """The server would wait for the lock otherwise, and the program for the server."""
+    assert stores.user is not None
+    met = find(stores, _READY)
+    assert isinstance(met, NoEntry)
+    with _waiting():
+        build(stores, _READY, Compiler(), reason(stores, _READY, met), is_asked=True)
+        with stores.user.single_flight(_READY.key, 0) as held:
+            assert held
+    assert stores.user.contains(_READY.key)
+
+
 def test_a_program_may_remove_its_headers_as_soon_as_its_build_returns(
     stores: Stores, tmp_path: Path
 ) -> None:

@@ -358,6 +358,11 @@ def _without_our_layer(name: str, value: str) -> Iterable[tuple[str, str]]:
         yield name, os.pathsep.join(others)
 
 
+def is_below_run(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the builds of a program pass through our layer, which asks the server of ``gpucache run``."""
+    return _OUR_LAYER in environ.get(_LAYERS, "") and "GPUCACHE_RUN_SOCKET" in environ
+
+
 # PoCL names the source by a temporary file, Intel by a running number where a line names a place. The pattern
 # finds where a path can begin, because otherwise a log full of slashes would be searched from each of them.
 _SOURCE_NAMES = (
