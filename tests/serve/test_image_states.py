@@ -475,7 +475,8 @@ def _usable(*wrapper: str) -> None:
     ("name", "place"),
     [
         *product(("intel", "pocl", "nvrtc", "hiprtc"), _PLACES),
-        *product(("library-cuda", "library-opencl"), ("copies, never written",)),
+        ("library-cuda", "copies, never written"),
+        *product(("library-opencl",), ("tar, another user", "copies, never written")),
     ],
 )
 def test_no_program_gets_a_binary_of_other_headers(
@@ -604,6 +605,7 @@ _OTHERS: Mapping[str, Callable[[Images], Iterator[tuple[str, Start]]]] = {
     "hiprtc": _other_hip,
     "pocl": _other_pocl,
     "intel": _other_intel,
+    "library-opencl": _other_intel,
 }
 
 
@@ -629,7 +631,7 @@ def _vendors(images: Images, *libraries: Path) -> Path:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", ["intel", "pocl", "nvrtc", "hiprtc", "library-cuda"])
+@pytest.mark.parametrize("name", ["intel", "pocl", "nvrtc", "hiprtc", "library-cuda", "library-opencl"])
 def test_no_program_gets_a_binary_of_another_process(images: Images, icd_vendors: Path, name: str) -> None:
     """Of one with other variables, in another directory or namespace, with a compiler that was swapped."""
     program = images.program(name, icd_vendors)
