@@ -84,8 +84,9 @@ def keep_recorded(
 def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Device]) -> None:
     """Have the user's root answer programs that build named sources with exactly their options.
 
-    Those of PyOpenCL and of OpenCL's own functions, and calls of our library; not other programs of NVRTC,
-    whose file names are in their keys.
+    Those of PyOpenCL and of OpenCL's own functions, and calls of our library beside the source and elsewhere:
+    with the directories that were named, and with the source's own only if these are not enough. Not other
+    programs of NVRTC, whose file names are in their keys.
     """
     questions, kept = Questions(stores, Libraries(), Devices(probe=lambda: devices)), Rows(stores)
     for item in items:
@@ -94,9 +95,13 @@ def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Devi
             continue
         with suppress(GpucacheError, WireError):
             if request.target.backend == "cuda":
-                for call, question in _calls(request, devices):
-                    prepared = prepare(CUDA, call, toolchain, os.environ, stores)
-                    keep_call(kept, stores, question, prepared)
+                for folders in dict.fromkeys((request.include_dirs[1:], request.include_dirs)):
+                    calls = [_call(request, folders, cwd, devices) for cwd in (request.cwd, _ANYWHERE)]
+                    made = [
+                        (asked, prepare(CUDA, one, toolchain, os.environ, stores)) for asked, one in calls
+                    ]
+                    if not any(keep_call(kept, stores, *one) for one in made):
+                        break
             for device in (device for device in devices if device.target == request.target):
                 if device.backend == "opencl":
                     for kind, question in _builds(request, device):
@@ -118,25 +123,17 @@ def _builds(request: BuildRequest, device: Device) -> Iterator[tuple[Kind, tuple
         yield asked_again(Question(Kind.BUILD, request.cwd, fields, ""), text, [device], os.environ)
 
 
-def _calls(
-    request: BuildRequest, devices: Sequence[Device]
-) -> Iterator[tuple[BuildRequest, tuple[bytes, ...]]]:
-    """The calls of ``gpucache.cuda`` for a program, and their questions as it spells them; raises WireError.
-
-    Without directories, and with those that the program was warmed with, by programs beside it and elsewhere.
-    """
+def _call(
+    request: BuildRequest, folders: tuple[str, ...], cwd: str, devices: Sequence[Device]
+) -> tuple[tuple[bytes, ...], BuildRequest]:
+    """The question and the request of a call of ``gpucache.cuda`` for a program; raises WireError."""
     kind = "" if request.artifact_kind == CUDA.artifact_kind(request.target) else request.artifact_kind
-    calls: list[tuple[tuple[str, ...], str]] = [((), request.cwd)]
-    if b"include" in request.program.source:
-        calls += [(request.include_dirs, request.cwd), (request.include_dirs, _ANYWHERE)]
-    for folders, cwd in calls:
-        spelled = (request.target.name, kind, "list", *request.options, "-I", *folders)
-        names = request.name_expressions
-        fields = ("", "", "", "", "", OWN_NAME, "", "0", str(len(spelled)), *spelled, str(len(names)), *names)
-        _, asked = asked_again(
-            Question(Kind.COMPILE, cwd, fields, ""), request.program.source, devices, os.environ
-        )
-        yield request._replace(include_dirs=folders, headers=(), cwd=cwd, searches_cwd=True), asked
+    names = request.name_expressions
+    spelled = (request.target.name, kind, "list", *request.options, "-I", *folders)
+    fields = ("", "", "", "", "", OWN_NAME, "", "0", str(len(spelled)), *spelled, str(len(names)), *names)
+    asked = Question(Kind.COMPILE, cwd, fields, "")
+    _, question = asked_again(asked, request.program.source, devices, os.environ)
+    return question, request._replace(include_dirs=folders, headers=(), cwd=cwd, searches_cwd=True)
 
 
 def keep_missed(stores: Stores, missed: Iterable[MissedRequest], devices: Sequence[Device]) -> None:

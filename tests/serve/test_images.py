@@ -185,29 +185,36 @@ def test_a_source_that_was_warmed_hits_in_a_pyopencl_program(
 
 
 @pytest.mark.parametrize("beside", [True, False])
-@pytest.mark.parametrize("place", ["image", "own"])
+@pytest.mark.parametrize(
+    ("place", "headers"), [("image", "kernels"), ("own", "kernels"), ("image", "include")]
+)
 def test_a_source_that_was_warmed_hits_in_c_in_a_program_of_the_library(
-    gpucache: Call, environment: dict[str, str], tmp_path: Path, place: str, beside: bool
+    gpucache: Call, environment: dict[str, str], tmp_path: Path, place: str, headers: str, beside: bool
 ) -> None:
-    """At its first start, from an image and from a root of its own; with another header it compiles."""
-    folder, cache = tmp_path / "kernels", tmp_path / "cache"
+    """At its first start, from an image and from a root of its own; with another header it compiles.
+
+    The program names the directory of the headers, and no other.
+    """
+    folder, include, cache = tmp_path / "kernels", tmp_path / headers, tmp_path / "cache"
     folder.mkdir()
-    (folder / "twice.h").write_text("#define TWICE 2\n")
+    include.mkdir(exist_ok=True)
+    (include / "twice.h").write_text("#define TWICE 2\n")
     source = folder / "k.cu"
     source.write_text('#include "twice.h"\n__global__ void k(int *a) { *a = FACTOR * TWICE; }\n')
     shared = ["--shared"] if place == "image" else []
     words = ("warm", source, "--target", "cuda:sm_90", "-D", "FACTOR=4", *shared)
-    assert gpucache("--root", cache, *words).returncode == 0
+    named = () if include == folder else ("-I", include)
+    assert gpucache("--root", cache, *words, *named).returncode == 0
     variable = "GPUCACHE_SYSTEM_DIRS" if shared else "GPUCACHE_DIR"
     own = {**environment, "GPUCACHE_DIR": str(tmp_path / "fresh"), variable: str(cache)}
 
     def start() -> list[str]:
-        command = (sys.executable, "-c", _CALLS, source, folder)
+        command = (sys.executable, "-c", _CALLS, source, include)
         return run_text(command, env=own, cwd=folder if beside else tmp_path, check=True).stdout.split()
 
     in_c, code = start()
     assert in_c == "True"
-    (folder / "twice.h").write_text("#define TWICE 3\n")
+    (include / "twice.h").write_text("#define TWICE 3\n")
     after_change, other = start()
     assert after_change == "False" and other != code
 
