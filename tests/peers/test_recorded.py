@@ -16,7 +16,7 @@ from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
 from tests.children import run_text
 from tests.peers.test_gputools import PROGRAM as GPUTOOLS
-from tests.pocl import name_pocl, need_pocl
+from tests.pocl import name_pocl_for_c, need_pocl_for_c
 
 _INTEL = Path(sys.prefix, "lib", "libintelocl.so")
 _FFMPEG = (
@@ -79,11 +79,9 @@ def _hits_all(tmp_path: Path, command: Sequence[str], vendors: Path) -> None:
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
 def test_ffmpegs_filters_on_pocl(tmp_path: Path) -> None:
     """A C program on a compiler that builds late: the pictures are the same, and nothing is compiled."""
-    need_pocl()
-    vendors = tmp_path / "vendors"
-    vendors.mkdir()
-    name_pocl(vendors)
-    _hits_all(tmp_path, _FFMPEG, vendors)
+    need_pocl_for_c()
+    (tmp_path / "none").mkdir()
+    _hits_all(tmp_path, _FFMPEG, name_pocl_for_c(tmp_path / "none", tmp_path / "vendors"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gputools") is None, reason="gputools is not installed")

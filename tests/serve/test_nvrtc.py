@@ -271,9 +271,8 @@ def test_a_source_that_tells_its_name_tells_its_own(
         printed, outcomes = run(*words)
         assert printed == bare
     results = Counter(one["result"] for one in outcomes)
-    refused = {"pasted"}
     untold = {"lambda", "message", "silent", "static", "warned"}
-    assert results["hit"] == len(whole) * len({*nvrtc_program.FORMS} - refused) + len(made_up) * len(untold)
+    assert results["hit"] == len(whole) * len(nvrtc_program.FORMS) + len(made_up) * len(untold)
     assert results["kept"] == results["failed"] == 0
     assert {one["reason"].partition(",")[0] for one in outcomes if one["result"] == "passed"} == {
         "its source may use its file name"
