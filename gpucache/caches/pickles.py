@@ -282,7 +282,7 @@ class Flydsl(PickledFormat, of="flydsl"):
         return entry
 
     def pickled(self, data: bytes) -> Problem | None:
-        """Those of the functions as well: Python's own are no kernel's, and a program's nobody can judge."""
+        """Those of the functions as well: Python's own belong to no kernel, a program's cannot be judged."""
         texts, problem = values(data, 1, self.names)
         named = (one for one in texts if isinstance(one, str) and _REFERENCE.fullmatch(one))
         strange = next((one for one in named if not one.startswith("flydsl.")), "")

@@ -48,7 +48,7 @@ _PAIR = struct.Struct("<2Q")
 
 
 def _mesa(binary: bytes, form: int) -> str:
-    """What is wrong with a driver's binary, if it is Mesa's: its size or its CRC-32."""
+    """The fault of a driver's binary, if it is Mesa's: its size or its CRC-32."""
     if form != _MESA:
         return ""
     _, _, size, crc = _MESA_HEAD.unpack(binary[: _MESA_HEAD.size].ljust(_MESA_HEAD.size, b"\0"))
@@ -182,7 +182,7 @@ class Qt(SealedFormat, of="qt"):
 
 
 def _rows(one: Parts) -> str:
-    """What is wrong with the rows of libplacebo's file: a u64 key, a u64 size and bytes."""
+    """The fault of the rows of libplacebo's file: a u64 key, a u64 size and bytes."""
     data, at = one.read("rows"), 0
     for _ in range(one.numbers["count"]):
         at += 16 + int.from_bytes(data[at + 8 : at + 16], "little")
@@ -224,7 +224,7 @@ class Mpv(SealedFormat, of="mpv"):
 
 
 def _unlike_name(one: Parts) -> str:
-    """What is wrong with a file whose name is its SHA-256, or that of git with its size."""
+    """The fault of a file whose name is its SHA-256, or that of git with its size."""
     hasher = new("sha256" if len(one.name) == 64 else "sha1", usedforsecurity=False)
     if len(one.name) == 40:
         hasher.update(b"blob %d\0" % one.size_bytes)
@@ -275,7 +275,7 @@ _FOLDERS = [r"\.(mojo|max|mogg)_cache" + _FOLDER * depth for depth in (2, 3, 4)]
 
 
 class Modular(SealedFormat, of="modular"):
-    """What Mojo and MAX compiled.
+    """The compiled code of Mojo and MAX.
 
     Source: files of mojo 1.2 and max 26.7 (PyPI) on a CPU, under each of the variables, and their behaviour
     with broken ones. Below ``.mojo_cache``, ``.max_cache`` and ``.mogg_cache`` a directory for each version,

@@ -353,7 +353,7 @@ def unknown_probe(texts: Collection[Scan], macros: Collection[bytes]) -> bytes:
 
 
 def _asks(definition: bytes) -> bytes:
-    """The header that a macro asks for wherever it is used; empty if it is no such macro."""
+    """The header that a macro asks for wherever it is used; empty if it asks for none."""
     asked = _ASKS.fullmatch(definition)
     return asked[1] if asked and _is_fixed(asked[1]) else b""
 

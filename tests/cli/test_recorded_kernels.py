@@ -117,7 +117,7 @@ def test_triton_is_recorded_however_it_was_found(tmp_path: Path, before: str) ->
 
 
 def test_a_module_that_its_program_wrote_is_recorded_with_its_text(tmp_path: Path) -> None:
-    """One that an import finds is not, and with --digests-only there is no text."""
+    """One that an import finds has no text, nor has any with --digests-only."""
     written = tmp_path / "written.py"
     written.write_text("text = 1\n")
     program = (

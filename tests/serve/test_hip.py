@@ -180,7 +180,7 @@ def test_nothing_wrong_is_served(
 def test_a_source_that_tells_its_path_hits_below_the_same_directory(
     shown: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Of its made-up name one is as good as another; below another directory it is another build."""
+    """Any made-up name hits; a source below a different directory is a different build."""
     for name in ("TMPDIR", "TMP", "TEMP", "TEMPDIR"):
         monkeypatch.delenv(name, raising=False)
     (other := tmp_path / "other").mkdir()

@@ -235,7 +235,7 @@ class Program:
     warm: Sequence[object] = ()
     """The arguments of ``warm``; a recording of the command if there are none."""
     answers: dict[tuple[object, ...], str] = field(default_factory=dict)
-    """What it printed without gpucache."""
+    """Its output without gpucache."""
 
 
 def _compiled(folder: Path, name: str, *words: str) -> Path:
@@ -344,7 +344,7 @@ class Images:
     def alone(
         self, program: Program, cwd: Path, wrapper: Sequence[object], state: object, **more: str
     ) -> str:
-        """What a program prints without gpucache in a state, asked once."""
+        """The output of a program without gpucache in a state, asked once."""
         key = (state, cwd, *wrapper)
         if key not in program.answers:
             environ = {
@@ -514,7 +514,7 @@ class Start:
     library: Path | None = None
     """Another NVRTC or hipRTC than the program has loaded before."""
     is_other: bool = True
-    """Whether its output is another one, too."""
+    """Whether its output differs, too."""
 
 
 def _in_mounts(script: str) -> tuple[str, ...]:
@@ -657,7 +657,7 @@ def test_no_program_gets_a_binary_of_another_process(images: Images, icd_vendors
 
 @pytest.mark.usefixtures("installed")
 def test_a_process_is_known_by_the_compiler_that_it_has_loaded(images: Images, icd_vendors: Path) -> None:
-    """And not by the one that lies in its place by now, which the image is for."""
+    """And not by the one that has replaced it on disk, which the image is for."""
     program = images.program("nvrtc", icd_vendors)
     root, (library, builtins) = images.unpacked("nvrtc", _PLACES["tar, another user"]), _nvrtc()
     folder = _folder(images, builtins)

@@ -452,7 +452,7 @@ def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree
 
 
 def test_a_file_macro_put_together_ties_to_a_place_or_to_one_build(tree: Tree) -> None:
-    """It is no reason if each build gives the source the same name; a clock is."""
+    """A file macro is allowed if each build gives the source the same name; a clock is refused."""
     root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__FI, LE__);"})
     named = RULE._replace(names_sources=True)
     closure = _closure(b"#include <x.h>", root, "a", rule=named)

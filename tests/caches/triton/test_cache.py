@@ -42,7 +42,7 @@ def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving files away needs root")
 def test_the_owner_of_a_cache_is_named_once(tmp_path: Path) -> None:
-    """Root is told of the cache's directory and how to look after it, and not of each directory in it."""
+    """Root sees one line for the cache with its remedy, not one for each directory in it."""
     for place in (put(tmp_path, 0), put(tmp_path, 1), tmp_path):
         os.chown(place, 12345, -1)
     told = [one.detail for checked in opened(SYSTEM, tmp_path).leftovers() for one in checked.findings]
