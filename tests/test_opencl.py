@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -500,3 +501,16 @@ def test_a_miss_below_run_leaves_its_lock_to_the_server(settings: dict[str, str]
     below = {"OPENCL_LAYERS": find("opencl_layer")[0], "GPUCACHE_RUN_SOCKET": "/nowhere/s"}
     said = run_python("-c", _LOCKS, _SHOW, env={**settings, **(below if asks else {})})
     assert json.loads(said) is not asks
+
+
+@pytest.mark.skipif(bool(find("opencl_layer")[1]), reason=find("opencl_layer")[1])
+def test_processes_below_run_compile_a_program_of_the_library_once(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    """The server lets one of them compile, and the others hit, in it or by the library."""
+    report = tmp_path / "report"
+    at_once = f'for one in 1 2 3 4; do {shlex.quote(sys.executable)} -c "$0" "$1" & done; wait'
+    command = ("run", "--report", report, "--", "sh", "-c", at_once, _LOCKS, _SHOW)
+    run_python("-m", "gpucache", *command, env={**settings, "GPUCACHE_RUN_TIMEOUT_MS": "600000"})
+    summary = json.loads(report.read_text())["summary"]
+    assert (summary["builds"] - summary["hits"], summary["hits"] + summary["within"]) == (1, 3)
