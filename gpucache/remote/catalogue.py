@@ -4,13 +4,16 @@ A catalogue is an object of lines, each a signed record, named by the SHA-256 of
 that no name is used again. Its last line may be a seal, by which a signer vouches for all of its own lines: a
 reader checks one signature instead of thousands. Every push writes one; when there are many, a push writes
 their lines anew as one and marks them for removal; what is marked is not read. A store that lists nothing is
-read by its index, which names the catalogues and is not signed, as records are. Owns these two objects and
-the names of files' objects. Must not know caches.
+read by its index, which names the catalogues and is not signed, as records are. Each index has a number and
+is created under it, once: its writer saw the one before, so it lacks nothing that this one has. ``index`` is
+a copy of the newest, or of an older one if a writer was killed; a reader goes on from it by number. Owns
+these objects and the names of files' objects. Must not know caches.
 """
 
 import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, NamedTuple
 
@@ -28,7 +31,10 @@ from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, marked, read_marks, w
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
 FOLDER = "catalogues/"
-INDEX = "index"
+INDEX, _NUMBERED = "index", "indexes/"
+_LAST, _HOUR_NS = 64, 3600 * 10**9
+"""How many of the newest indexes stay, and how long the older ones do: ``index`` may be a copy of one."""
+_MOST_STEPS = 10_000
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS, _HEX = 64, set("0123456789abcdef")
@@ -56,6 +62,8 @@ class Index(msgspec.Struct, frozen=True):
     catalogues: Annotated[tuple[_CatalogueName, ...], msgspec.Meta(max_length=10_000)]
     signers: Annotated[frozenset[_Signer], msgspec.Meta(max_length=_MOST_SIGNERS)] = frozenset()
     """The ids of keys that signed some of them, for people."""
+    number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """0 if an older gpucache wrote it."""
 
 
 class _Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -295,10 +303,27 @@ def finish_catalogue(store: Objects, key: SigningKey | None = None) -> None:
         found = read_catalogue(store, TrustedKeys({}))
         write_catalogue(store, found.records.values(), key)
         mark(store, found.names)
-    for _ in range(_TRIES if store.served else 0):
-        store.replace(INDEX, lambda old: _index(old, _visible(store), key))
-        if _visible(store) == set(_indexed(store)):  # else somebody wrote at the same time
+    if store.served:
+        _write_index(store, key)
+
+
+def _write_index(store: Objects, key: SigningKey | None) -> None:
+    """Create the next index, unless two other writers do so meanwhile: the second one saw all that is there
+    now."""
+    for _ in range(2):
+        there = sorted(one for one in store.listed(_NUMBERED) if is_removable(one.name))
+        number = int(there[-1].name.removeprefix(_NUMBERED), 16) + 1 if there else 1
+        old = None
+        with suppress(RemoteError):  # it is garbage
+            old = read_index(store)
+        data = _index(old, _visible(store), key, number)
+        if list(store.create([(_numbered(number), data)])) == [(_numbered(number), True)]:
             break
+        [(_, theirs)] = store.read([_numbered(number)], _INDEX_BYTES)
+        data = theirs or data
+    store.replace(INDEX, partial(_newer, data))
+    newest_ns = max((one.written_ns for one in there), default=0)
+    store.remove(one.name for one in there[:-_LAST] if one.written_ns < newest_ns - _HOUR_NS)
 
 
 def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
@@ -333,12 +358,22 @@ def _unsealed(data: bytes, trusted: TrustedKeys) -> tuple[bytes, str | None]:
     return lines, found.sealer if believed else None
 
 
-def _index(old: bytes | None, names: Collection[str], key: SigningKey | None) -> bytes:
-    signers = {key.public.id} if key else set[str]()
-    with suppress(ValueError, RecursionError):
-        signers |= _INDEXES.decode(old or b"").signers
+def _index(old: Index | None, names: Collection[str], key: SigningKey | None, number: int) -> bytes:
+    signers = ({key.public.id} if key else set()) | (old.signers if old else frozenset[str]())
     kept = frozenset(sorted(signers)[:_MOST_SIGNERS])
-    return msgspec.json.encode(Index(tuple(sorted(names)), kept), order="deterministic")
+    return msgspec.json.encode(Index(tuple(sorted(names)), kept, number), order="deterministic")
+
+
+def _newer(made: bytes, old: bytes | None) -> bytes:
+    """The index with the larger number; an old one may be garbage."""
+    with suppress(ValueError, RecursionError):
+        if old is not None and _INDEXES.decode(old).number > _INDEXES.decode(made).number:
+            return old
+    return made
+
+
+def _numbered(number: int) -> str:
+    return f"{_NUMBERED}{number:016x}"
 
 
 def _strays(read: _Reading, listed: Mapping[str, Listed]) -> Iterator[Signed]:
@@ -384,11 +419,21 @@ def read_index(store: Objects) -> Index | None:
 
 
 def _indexed(store: Objects) -> Sequence[str]:
+    """The catalogues that the newest index names."""
     found = read_index(store)
     if found is None:
         raise RemoteError(
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
+    for number in range(found.number + 1, found.number + _MOST_STEPS if found.number else 0):
+        [(_, data)] = store.read([_numbered(number)], _INDEX_BYTES)
+        try:
+            later = _INDEXES.decode(data or b"")
+        except (ValueError, RecursionError):  # such as a page that says that it is missing
+            break
+        if later.number != number:
+            break
+        found = later
     return found.catalogues
 
 

@@ -45,7 +45,8 @@ def _evict(fleet: Fleet, limits: Limits) -> EvictSummary:
 
 
 def _objects(fleet: Fleet) -> set[str]:
-    return {one.name for one in fleet.store.listed("") if one.name not in ("index", SIGN)}
+    some = (one.name for one in fleet.store.listed("") if one.name not in ("index", SIGN))
+    return {name for name in some if not name.startswith("indexes/")}
 
 
 def _an_hour_later(fleet: Fleet) -> None:
