@@ -361,12 +361,12 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_910,
+    "caches": 17_915,
     "engine": 8_795,
     "native": 6_511,
     "answers": 5_786,
-    "cli": 6_304,
-    "remote": 4_805,
+    "cli": 6_313,
+    "remote": 4_877,
     "serve": 4473,
     "store": 3_473,
     "backends": 3_761,

@@ -117,19 +117,24 @@ Start = Callable[[PortableEntry], Callable[[], Restored]]
 
 def restored_ahead(start: Start, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
     """The outcomes of entries, in their order: some more are begun before one ends, as their files take time
-    to the disk."""
+    to the disk. These end also if there is an error instead of a further one."""
     under_way: deque[tuple[int, Callable[[], Restored]]] = deque()
-    total = 0
-    for entry in entries:
-        size = entry.size_bytes
-        while under_way and (len(under_way) == _AHEAD or total + size > _AHEAD_BYTES):
-            ended, end = under_way.popleft()
-            total -= ended
-            yield end()
-        under_way.append((size, start(entry)))
-        total += size
+    total, stopped = 0, None
+    try:
+        for entry in entries:
+            size = entry.size_bytes
+            while under_way and (len(under_way) == _AHEAD or total + size > _AHEAD_BYTES):
+                ended, end = under_way.popleft()
+                total -= ended
+                yield end()
+            under_way.append((size, start(entry)))
+            total += size
+    except Exception as error:
+        stopped = error
     for _, end in under_way:
         yield end()
+    if stopped:
+        raise stopped
 
 
 def of_own(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:

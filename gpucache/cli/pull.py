@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish, open_store, require_store
+from gpucache.cli.caches import finish, open_store, require_store, stopped
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.stores import open_to_fill, store_options, write_environment
 from gpucache.cli.usage import VerbCommand
-from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, UsageError
+from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, RemoteError, UsageError
 from gpucache.host import os_errors
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def pull(
                         told.append(outcome)
                 if not dry_run:
                     note_use(store, used)
-        except KeyboardInterrupt:
-            pulled = summary.counts[PullResult.PULLED]
-            raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None
+        except (KeyboardInterrupt, RemoteError) as error:
+            pulled = None if dry_run else summary.counts[PullResult.PULLED]
+            raise stopped(error, pulled, "were pulled; pull again to go on") from None
         finally:  # a program that reads the file starts without the store, too
             if folder is not None and not dry_run:
                 write_environment(folder, opened)

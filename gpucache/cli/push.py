@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.caches.registry import ALL
-from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named
+from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named, stopped
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PIN, EntryName, PathName, flag, valued
 from gpucache.cli.stores import refuse_stores, store_options
@@ -158,9 +158,9 @@ def push(
                     told.append(outcome)
             if pin is not None and not dry_run:
                 code = _pin(store, pin, pinned)
-    except KeyboardInterrupt:
-        sent = summary.counts[PushResult.SENT]
-        raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
+    except (KeyboardInterrupt, RemoteError) as error:
+        sent = None if dry_run else summary.counts[PushResult.SENT]
+        raise stopped(error, sent, "were sent; push again to go on") from None
     summary.unread = opened.unread
     lines = text.push(told, summary, whole=given().whole, added=FOLLOWED in os.environ)
     given().answer("push", told, summary, lines)

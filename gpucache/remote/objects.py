@@ -170,6 +170,78 @@ def is_folder(store: Objects) -> bool:
     return "://" not in store.url
 
 
+class Paced:
+    """A store for one command, which ends with RemoteError once all calls together waited for it ``limit_s``
+    longer than for a slow but honest one: a second for each call and each MiB, and for four objects."""
+
+    def __init__(self, store: Objects, limit_s: float) -> None:
+        self._store, self._limit_s, self._behind_s = store, limit_s, 0.0
+        self.url, self.lists, self.served, self.writes = store.url, store.lists, store.served, store.writes
+        self.finish, self.close = partial(self._once, store.finish), store.close
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        return self._timed(self._store.listed(prefix), lambda _: 0.005)
+
+    def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+        return self._timed(self._store.read(names, limit_bytes), lambda one: _fair_s(len(one[1] or b"")))
+
+    def create(
+        self, objects: Iterable[tuple[str, bytes]], files: Files = NO_FILES
+    ) -> Iterator[tuple[str, bool]]:
+        sizes, taken_s = dict[str, int](), list[float]()
+        """The times that the caller took to give objects."""
+
+        def given() -> Iterator[tuple[str, bytes]]:
+            began = time.monotonic()
+            for name, data in objects:
+                taken_s.append(time.monotonic() - began)
+                sizes[name] = len(data)
+                yield name, data
+                began = time.monotonic()
+            taken_s.append(time.monotonic() - began)
+
+        created = self._store.create(given(), files)
+        return self._timed(created, lambda one: _fair_s(sizes.pop(one[0])), taken_s)
+
+    def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        self._once(lambda: self._store.replace(name, change))
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._once(lambda: self._store.remove(names))
+
+    def _once(self, call: Callable[[], object]) -> None:
+        began = time.monotonic()
+        call()
+        self._waited(time.monotonic() - began, 1.0)
+
+    def _timed(
+        self, found: Iterator[T], fair_s: Callable[[T], float], taken_s: Sequence[float] = ()
+    ) -> Iterator[T]:
+        free_s, counted = 1.0, 0
+        while True:
+            began = time.monotonic()
+            one = next(found, None)
+            free_s += sum(taken_s[counted:]) + (0.0 if one is None else fair_s(one))
+            self._waited(time.monotonic() - began, free_s)
+            if one is None:
+                return
+            free_s, counted = 0.0, len(taken_s)
+            yield one
+
+    def _waited(self, took_s: float, free_s: float) -> None:
+        self._behind_s = max(0.0, self._behind_s + took_s - free_s)
+        if self._behind_s > self._limit_s:
+            self._behind_s = 0.0  # what was moved can still be noted there
+            raise RemoteError(
+                f"{self.url} is so slow that this command waited {self._limit_s:g} s longer than for 4 "
+                "objects or 1 MiB a second; check the network, or allow more time (--timeout)"
+            )
+
+
+def _fair_s(size_bytes: int) -> float:
+    return 0.25 + size_bytes / (1 << 20)
+
+
 def missing(libraries: str, url: str) -> UsageError:
     return UsageError(f"{public(url)} needs other libraries; install them with: pip install {libraries}")
 

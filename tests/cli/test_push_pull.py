@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from gpucache.answers.document import keys
 from gpucache.answers.transfer import Pulled, Pushed
+from gpucache.errors import RemoteError
 from tests.contracts.examples import EXAMPLES
 
 if TYPE_CHECKING:
@@ -158,18 +160,26 @@ def test_a_read_only_cache_is_not_filled(run: Run, here: Path, monkeypatch: pyte
     assert run("pull", "store", "--dry-run").code == 0
 
 
-def test_an_interrupted_push_says_how_far_it_came(
-    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The entries that were sent stay, and the next push sends the rest."""
-    from gpucache.remote import push
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [(KeyboardInterrupt(), 130, "3 were {}"), (RemoteError("it is slow"), 5, "it is slow (3 were {})")],
+)
+@pytest.mark.parametrize(("verb", "done"), [("push", "sent; push"), ("pull", "pulled; pull")])
+def test_what_is_stopped_says_how_far_it_came(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, verb: str, done: str, error: BaseException,
+    code: int, says: str,
+) -> None:  # fmt: skip
+    """By the user or a store; the next one goes on."""
+    if verb == "pull":
+        _push(run, "--key", "ci.key", "--sources")
+    module = import_module(f"gpucache.remote.{verb}")
+    real = getattr(module, verb)
 
-    real = push.push
+    def stopped(*arguments: object, **named: object) -> object:
+        yield from real(*arguments, **named)
+        raise error
 
-    def interrupted(*arguments: object, **named: object) -> object:
-        yield from real(*arguments, **named)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(push, "push", interrupted)
-    answer = run("push", "store", "--cache", "cupy:cupy", "--key", "ci.key")
-    assert answer.code == 130 and "3 were sent; push again to go on" in answer.err
+    monkeypatch.setattr(module, verb, stopped)
+    signs = ("--key", "ci.key") if verb == "push" else ()
+    answer = run(verb, "store", "--cache", f"cupy:{'cupy' if verb == 'push' else 'new'}", *signs)
+    assert answer.code == code and says.format(f"{done} again to go on") in answer.err

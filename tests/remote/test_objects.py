@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.catalogue import is_store
-from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, batches, in_parallel, open_objects
+from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, Paced, batches, in_parallel, open_objects
 from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
@@ -192,3 +195,77 @@ def test_batches_are_bounded_in_number_and_bytes() -> None:
     """A batch is as large as allowed, and a larger item is a batch by itself."""
     found = batches([1, 2, 3, 9, 1, 1, 1, 1], 3, lambda size: size, most_bytes=5)
     assert list(found) == [[1, 2], [3], [9], [1, 1, 1], [1]]
+
+
+class _Clock:
+    """A clock that stands still but for the requests of stores."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def slowed(self, store: Objects, seconds: float) -> Objects:
+        """A store that takes so long for each object, or for each call."""
+
+        def each(call: Callable[..., Any], *words: Any) -> Iterator[Any]:
+            for one in call(*words):
+                self.now_s += seconds
+                yield one
+
+        def once(call: Callable[..., Any], *words: Any) -> None:
+            self.now_s += seconds
+            call(*words)
+
+        ways = {"listed": each, "read": each, "create": each, "replace": once, "remove": once, "finish": once}
+        found = {name: partial(way, getattr(store, name)) for name, way in ways.items()}
+        same = {name: getattr(store, name) for name in ("url", "lists", "served", "writes", "close")}
+        return cast("Objects", SimpleNamespace(**same, **found))
+
+
+@pytest.fixture(name="clock")
+def _clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    monkeypatch.setattr("gpucache.remote.objects.time", clock := _Clock())
+    return clock
+
+
+def _often(call: Callable[[], object]) -> None:
+    for _ in range(40):
+        call()
+
+
+def test_a_store_that_takes_seconds_for_each_object_ends_a_command(opened: Opener, clock: _Clock) -> None:
+    """Whatever it calls, and though each reply is in time; what was created stays, and the next goes on."""
+    names = {f"blobs/{number:02x}/{number:02x}{number:062x}": b"1" for number in range(40)}
+    with pytest.raises(RemoteError, match="--timeout"):
+        list(Paced(clock.slowed(opened(), 2.0), 30.0).create(names.items()))
+    assert len(_names(opened())) > 10
+    assert len(list(Paced(clock.slowed(opened(), 0.25), 30.0).create(names.items()))) == 40
+
+    store = clock.slowed(opened(), 2.0)
+    repeated: list[Callable[[Objects], object]] = [
+        lambda paced: list(paced.read(names, 10)),
+        lambda paced: _often(lambda: list(paced.listed("blobs/00/"))),
+        lambda paced: _often(lambda: paced.replace("index", lambda _: b"1")),
+        lambda paced: _often(lambda: paced.remove([])),
+        lambda paced: _often(paced.finish),
+    ]
+    for call in repeated:
+        with pytest.raises(RemoteError, match="--timeout"):
+            call(Paced(store, 30.0))
+        call(Paced(clock.slowed(opened(), 0.25), 30.0))
+
+
+def test_a_store_is_not_slow_while_its_command_works(tmp_path: Path, clock: _Clock) -> None:
+    """The time until the command gives an object to send, or takes the next one, is not the store's."""
+
+    def work(number: int) -> tuple[str, bytes]:
+        clock.now_s += 100.0
+        return f"entries/{number}", b"1"
+
+    paced = Paced(open_objects(str(tmp_path)), 1.0)
+    for _ in paced.create(map(work, range(20))):
+        clock.now_s += 100.0
+    for _ in paced.read([f"entries/{number}" for number in range(20)], 10):
+        clock.now_s += 100.0

@@ -3,7 +3,7 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, PushResult, Unsound
 from gpucache.caches.interface import Cache
+from gpucache.errors import RemoteError
 from gpucache.folders import Folder
 from gpucache.remote.catalogue import read_catalogue
+from gpucache.remote.folder import FolderObjects
 from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects, open_objects
 from gpucache.remote.pull import pull
@@ -386,3 +388,30 @@ def test_an_entry_that_is_there_is_present_whoever_signed_it(fleet: Fleet) -> No
     there = fleet.make("a", "gpucache")
     fleet.push(there, key=fleet.key)
     assert _results(fleet.pull(there, trusted=TrustedKeys({}))) == ["present"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_arrived_before_a_store_failed_is_kept(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    """Its outcomes come first, and the next pull gets the rest."""
+    monkeypatch.setattr("gpucache.remote.catalogue._TOGETHER", 1)
+    monkeypatch.setattr("gpucache.remote.catalogue.in_parallel", lambda call, items, *_: map(call, items))
+    fleet.push(fleet.make("a", system, 4), key=fleet.key)
+    cache, seen, left = fleet.cache("b", system), list[object](), iter(range(3))
+
+    class Failing(FolderObjects):
+        def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+            names = list(names)
+            if any(name.startswith(("entries/", "blobs/")) for name in names) and next(left, None) is None:
+                raise RemoteError("it is slow")
+            return super().read(names, limit_bytes)
+
+    with pytest.raises(RemoteError, match="it is slow"):
+        for one in pull(
+            Failing(fleet.place / "store"), [cache],
+            trusted=fleet.trusted, machine=lambda _: Machine(), dry_run=False, progress=lambda *_: None,
+        ):  # fmt: skip
+            seen.append(one)
+    assert _results(seen) == ["pulled"] * 3 and _sound(cache) == 3
+    assert sorted(_results(fleet.pull(cache, trusted=fleet.trusted))) == ["present"] * 3 + ["pulled"]
