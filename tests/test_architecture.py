@@ -370,7 +370,7 @@ LINES: Mapping[str, int] = {
     "serve": 4473,
     "store": 3_473,
     "backends": 3_761,
-    "sources": 2_546,
+    "sources": 2_549,
     "payload": 1_886,
     "bench": 1_551,
     "library": 1_638,

@@ -60,13 +60,14 @@ def which_names(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
         return None
 
 
-def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
-    """Whether a word is a sequence of pieces and digits."""
-    ends = {0}
+def is_composed(word: bytes, pieces: Collection[bytes], short: Collection[bytes]) -> bool:
+    """Whether a word is a sequence of pieces, and of at most three of other, ``short`` words."""
+    fewest = {0: 0}
     for end in range(1, len(word) + 1):
-        if any(word[start:end] in pieces or word[start:end].isdigit() for start in ends):
-            ends.add(end)
-    return len(word) in ends
+        parts = [(word[at:end], count) for at, count in fewest.items()]
+        counts = [n + (part not in pieces) for part, n in parts if part in pieces or part in short]
+        fewest |= {end: min(counts)} if counts else {}
+    return fewest.get(len(word), _MOST_SHORT + 1) <= _MOST_SHORT
 
 
 _Token = tuple[bytes, frozenset[bytes]]
@@ -265,11 +266,12 @@ PROBES_CLOCKS_AND_FILES = (*_PROBES, *CLOCKS_AND_FILES)
 _NAMES = (*PROBES_CLOCKS_AND_FILES, *ASSEMBLY, *DEPENDENCY)
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
-PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
+PARTS = _PIECES - {*_NAMES}
 """Words that may be part of such a name if they are next to ``##``."""
-_SHORT = (
-    frozenset(name[start:end] for name, start, end in _SPANS if name in ASSEMBLY and end - start < 3) - PARTS
-)
+_OF_COMPILERS = frozenset({b"L"})
+"""Such words that a compiler's own macros come to: ``__INT64_C_SUFFIX__``."""
+_MOST_SHORT = 3
+"""Of more, as of the single letters that large libraries have all, any name could be put together."""
 _BEGINNINGS = frozenset(name[:end] for name, start, end in _SPANS if start == 0)
 _PASTE = rb"(?:##|%:%:)"
 _PASTES = re.compile(_PASTE)
@@ -354,9 +356,10 @@ def find_paste(
     ``words`` are the words in ``PARTS`` that macros see, without the operands of ``chains``. ``macros()`` is
     the names of all macros.
     """
-    available = {*words, *(_SHORT if names is ASSEMBLY else ())}
+    available = {*words, *_OF_COMPILERS}
     literals = {operand for chain in chains for operand in chain.operands if operand}
-    if not chains or not any(is_composed(name, available | literals) for name in names):
+    pieces = literals | {word for word in available if len(word) >= 3 or word[:1] == b"_"}
+    if not chains or not (names := [name for name in names if is_composed(name, pieces, available)]):
         return None  # nearly always; the rest finds out which parts never meet
     defined = macros()
     before = -1

@@ -89,6 +89,7 @@ FORMS = {
     "base": _HASH + _NUMBER % "__BASE_FILE__",
     "wide": "#define S(x) L##x\n#define T(x) S(x)\n" + _KERNEL % "*o = (const char *)T(__FILE__)",
     "pasted": "#define C(a, b) a##b\n" + _KERNEL % "*o = C(__FI, LE__)",
+    "pasted of short words": "#define C(a) __##a##LE__\n" + _KERNEL % "*o = C(FI)",
     "assert": _KERNEL % "assert(o)",
     "assert as text": "#define S(x) #x\n#define T(x) S(x)\n" + _HASH + _NUMBER % "T(assert(1))",
     "assert anew": "#define __assertfail(e, f, ...) (void)(*o = f)\n" + _KERNEL % "assert(!o)",

@@ -256,8 +256,8 @@ _CAT = b"#define C(a, b) a##b\n"
         ([b"#define C(a) __##a", b"C(DATE__)"], b"__DATE__"),
         ([b"#define D __##DATE##__"], b"__DATE__"),
         ([_CAT + b"int n = sizeof(C(__FI, LE__));"], b"__FILE__"),
-        ([b"#define C(b) __T##b##E__", b"C(C(_, IM))"], None),
-        ([b"#define C(b) __T##b##E__\n#define D(b) I##b", b"C(D(M))\n_M"], None),
+        ([b"#define C(b) __T##b##E__", b"C(C(_, IX))"], None),
+        ([b"#define C(b) __T##b##E__\n#define D(b) I##b", b"C(D(X))\n_M"], None),
         ([b"#define C(b) __T##b##E__\n#define D(b) I##M##b", b"C(D())"], b"__TIME__"),
         ([b"#define C(x...) __VA_OPT__(__TI) ## x", b"C(ME__)"], b"__TIME__"),
         ([_CAT + b"C(C(__,has),C(_,C(include,_next)))"], b"__has_include_next"),
@@ -265,6 +265,12 @@ _CAT = b"#define C(a, b) a##b\n"
         ([_CAT + b"#define HAS(m) has_##m", b"C(__, HAS(include))"], b"__has_include"),
         ([_CAT + b"#define HAS(m) EMPTY has_##m\n#define EMPTY", b"C(__, HAS(embed))"], b"__has_embed"),
         ([_CAT + b"#define HAS(m) x(1, has_##m)", b"C(__, HAS(embed))"], b"__has_embed"),
+        ([b"#define C(x) __##x##LE__", b"C(FI)"], b"__FILE__"),
+        ([_CAT + b"C(C(__,TI),C(M,C(E,__)))"], b"__TIME__"),
+        ([_CAT, b"C(C(__D,A),C(TE,__))"], b"__DATE__"),
+        ([_CAT + b"C(__FI, C(__INT64_C_SUFFIX__, E__))"], b"__FILE__"),
+        ([_CAT + b"C(__h, C(as, C(_, include)))"], b"__has_include"),
+        ([_CAT + b"template <int A, int D, int E, int T, int M> int C(_, __);"], None),
     ],
 )
 def test_a_probe_a_clock_or_a_file_put_together_is_told(texts: list[bytes], name: bytes | None) -> None:
@@ -284,6 +290,8 @@ def test_the_macro_that_puts_a_name_together_is_told() -> None:
     [
         b"C(__TI, ME__)",
         _CAT + b"__TIMER __has_x time __h include next _ __",
+        _CAT
+        + b"#define D(a, b) a##_##b\nint a, b, c, d, e, f, h, i, l, m, n, s, u, A, B, D, E, F, I, L, M, T;",
         _CAT + b'#include <has/__x.h>\n#error __ has_include\nchar *s = "__ has_include";',
         _CAT + b"#define H <x.h>\n#include H\nbool __, has_;",
         b"#define HAS(m) has_##m\nint __, include;",
