@@ -49,5 +49,5 @@ def keep_row(
         return
     found = find_all(stores._replace(read_only=True, remote=None), prepared)
     hits = [one for one in found if isinstance(one, Hit)]
-    if kept.keep(compiler, question, compiler.read(Fields(question)), prepared, hits):
-        kept.note_none(compiler.ask, question)
+    if why := kept.keep(compiler, question, compiler.read(Fields(question)), prepared, hits):
+        kept.note_none(compiler.ask, question, why)

@@ -14,7 +14,7 @@ from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import CacheKey, Language
-from gpucache.serve.conditions import UncoveredError, of_build, of_call
+from gpucache.serve.conditions import NEW, UncoveredError, of_build, of_call
 from gpucache.serve.index import (
     Answered,
     Hole,
@@ -163,10 +163,10 @@ class Rows:
             return True
         return bool(rows_of(store.rows.get(place) or b""))  # of other conditions, as of another header
 
-    def note_none(self, kind: Kind, question: Question) -> None:
-        """Note for a day that no row can be made, unless there are some."""
+    def note_none(self, kind: Kind, question: Question, why: str) -> None:
+        """Note for a day that no row can be made, unless there are some, or one can be made in a minute."""
         store, place = self._stores.target, _place(kind, question)
-        if store is not None and not rows_of(store.rows.get(place) or b""):
+        if store is not None and not why.endswith(NEW) and not rows_of(store.rows.get(place) or b""):
             store.rows.put(place, encode(()))
 
     def asked(self, place: str) -> Question | None:

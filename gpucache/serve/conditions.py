@@ -81,6 +81,8 @@ _CONFIGURATION = "cl.cfg"
 _CLOCK_NS = 10_000_000
 """How late the times are that a local file system sets."""
 _CHANGED = "its inputs have changed since its compile"
+NEW = " is new, and for a minute may still be written"
+"""The end of the only reason that goes away by itself."""
 
 
 _EARLY, _CPU = "configuration at the start", "CPU features"
@@ -382,7 +384,7 @@ class _Found:
         # The build id tells what another content cannot: that no part of the file is still being written.
         is_late = status.st_ctime_ns > self._since_ns - _CLOCK_NS
         if is_late or (not build_id and is_young(status, self._since_ns)):
-            raise UncoveredError(f"{path} is new")
+            raise UncoveredError(f"{path}{NEW}")
         if build_id:
             return "I", bytes.fromhex(build_id), _NO_STAMP
         value = _value(path, _status_stamp(status), spread=is_library)

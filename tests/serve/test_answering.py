@@ -37,7 +37,7 @@ from gpucache.serve.environment import Libraries
 from gpucache.serve.index import Condition, encode, place_of, row_of, rows_of
 from gpucache.serve.nvrtc import Call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, prepare_build, read_build
-from gpucache.serve.wire import Fields
+from gpucache.serve.wire import Fields, Kind
 from gpucache.store.directory import DirectoryStore
 from tests.native.test_index import _build
 from tests.pocl import PLATFORM, need_pocl
@@ -200,6 +200,20 @@ def test_a_compiler_that_was_installed_just_before_the_start_has_a_row(tmp_path:
     assert of_call(call, prepared, prepared.key, time.time_ns() + 10**9).conditions
     with pytest.raises(UncoveredError, match="is new"):
         of_call(call, prepared, prepared.key, copy.stat().st_ctime_ns)
+
+
+def test_a_row_is_tried_again_at_the_next_hit_where_the_compiler_was_only_new(
+    opencl: Build, tmp_path: Path
+) -> None:
+    """A fresh installation has none for a minute; after any other reason the next attempt is a day later."""
+    question = (b"a", b"question")
+    kept = Rows(Stores(user=DirectoryStore(tmp_path / "cache", writable=True)))
+    with pytest.raises(UncoveredError) as new:
+        opencl.conditions(opencl.prepared.key, since_ns=1)
+    kept.note_none(Kind.BUILD, question, str(new.value))
+    assert kept.is_due(Kind.BUILD, question)
+    kept.note_none(Kind.BUILD, question, "its headers could not be read for sure")
+    assert not kept.is_due(Kind.BUILD, question)
 
 
 def test_a_header_that_is_younger_than_a_minute_has_no_stamp(
