@@ -186,9 +186,9 @@ def _keep_row(stores: Any, prepared: Any, question: tuple[bytes, ...], *, is_new
         if library is None or not library.begun_ns:
             return
         kept = Rows(stores, library.begun_ns, lambda found: library.holds(rows.COMPILE, question, found))
-        if (is_new or kept.is_due(Kind.COMPILE, question)) and (
-            why := keep_call(kept, stores, question, prepared)
-        ):
+        if not is_new and not kept.is_due(Kind.COMPILE, question):
+            return
+        if why := keep_call(kept, stores, question, prepared):
             kept.note_none(Kind.COMPILE, question, why)
 
     LATER.add(stores, prepared, keep)
