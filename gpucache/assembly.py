@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import FILE_ORIGINS, Remote, Settings, named_by, other_roots
 from gpucache.store.memory import MemoryStore
-from gpucache.store.reading import HitStore
+from gpucache.store.reading import EntryReader
 from gpucache.store.trust import Root, RootRefused, root_state
 
 if TYPE_CHECKING:
@@ -27,11 +27,33 @@ if TYPE_CHECKING:
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
     from gpucache.engine.stores import Stores
-    from gpucache.model import Artifact, BuildRequest, Device
+    from gpucache.model import Artifact, BuildRequest, CacheKey, Device
     from gpucache.remote.machine import Machine
     from gpucache.remote.store import RemoteStore, RemoteStores
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
+
+    _Whole = DirectoryStore
+else:
+    _Whole = EntryReader
+
+
+class HitStore(_Whole):
+    """A ``DirectoryStore`` that is imported when anything but a hit is needed."""
+
+    @cached_property
+    def whole(self) -> "DirectoryStore":
+        from gpucache.store.directory import DirectoryStore
+
+        return DirectoryStore(self.root, writable=self._writable, shared=self._root.shared)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def _take(
+        self, place: tuple[str, ...], name: str, status: os.stat_result, key: "CacheKey", why: str
+    ) -> bool:
+        return self.whole._take(place, name, status, key, why)
 
 
 def backends() -> "Mapping[str, Backend]":

@@ -14,7 +14,7 @@ from gpucache.engine.hits import find
 from gpucache.engine.prepare import named, prepare_again
 from gpucache.errors import CacheMissError, TargetError
 from gpucache.host.environment import environment_since
-from gpucache.library import arguments, process
+from gpucache.library import arguments, outcomes, process
 from gpucache.library.missing import build, flush, reason
 from gpucache.model import Artifact, BuildRequest, Language, Program, Target
 
@@ -74,7 +74,7 @@ def compile_program(
         else:
             outcome = build(stores, prepared, own.compile, reason(stores, prepared, met))
         if isinstance(outcome, Hit):
-            process.tell(stores, prepared, outcome)
+            outcomes.tell(stores, prepared, outcome)
             return CodeObject(outcome.payload, outcome.head.lowered_names)
     except (CacheMissError, TargetError):
         raise

@@ -248,6 +248,32 @@ def test_the_table_has_no_way_back() -> None:
     assert list(TopologicalSorter(ways).static_order())
 
 
+def _needed(module: str) -> Iterator[str]:
+    """The modules that one imports to run, in functions too: not those that only a type checker reads."""
+    typing = {
+        child
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in node.body
+        for child in ast.walk(part)
+    }
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.ImportFrom) and node not in typing and node.module:
+            for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                wanted = name if name.removeprefix("gpucache.") in _modules() else node.module
+                yield wanted.removeprefix("gpucache.")
+
+
+def test_no_module_needs_itself() -> None:
+    """No imports make a circle, late ones in functions included; a place of a cache loads its format."""
+    ways = {
+        module: {one for one in _needed(module) if one in _modules()} - {module}
+        for module in _modules()
+        if module.partition(".")[0] != "caches"
+    }
+    assert list(TopologicalSorter(ways).static_order())
+
+
 def test_shared_values_know_no_verb() -> None:
     """The modules that every room imports do not import the answers of the command line's verbs."""
     values = ("model", "keys", "units", "errors", "json_keys")

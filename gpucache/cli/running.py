@@ -127,7 +127,7 @@ class Running:
         self._root = root
         self._adopted = adopted
         self._sources = sources
-        self._listening = Listening(self._answering, roots)
+        self._listening = Listening(self._answer, roots)
         self._ended: Plain = (0, 0, "", False, ())
         self._has_ended = False
         self._error: Exception | None = None
@@ -230,6 +230,11 @@ class Running:
 
         name = command_name(self.command)
         return Services(settings, name, self._libraries or Libraries(), self._warn, self._sources)
+
+    def _answer(self, listener: int, place: Listening, first: int) -> None:
+        from gpucache.serve.server import answer_all
+
+        answer_all(self._answering(), listener, place, first)
 
     def _answering(self) -> "Handlers":
         from gpucache.serve.server import Later

@@ -19,7 +19,7 @@ from gpucache.engine.hits import find
 from gpucache.engine.prepare import prepare_again
 from gpucache.errors import CacheMissError, NoDeviceError, TargetError
 from gpucache.host.environment import environment_since
-from gpucache.library import arguments, process
+from gpucache.library import arguments, outcomes, process
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, Language, Program, Target
 
 
@@ -49,7 +49,7 @@ def compiled(given: tuple[Any, ...], question: tuple[bytes, ...]) -> ObjectCode:
         if isinstance(outcome, Hit):
             if question and stores.keeps:
                 _keep_row(stores, prepared, question, is_new=met is not outcome)
-            process.tell(stores, prepared, outcome)
+            outcomes.tell(stores, prepared, outcome)
             head = outcome.head
             name = request.program.name or head.program
             return _object_code(request, name, outcome.payload, head.lowered_names, head.failures)
@@ -179,7 +179,8 @@ def _keep_row(stores: Any, prepared: Any, question: tuple[bytes, ...], *, is_new
 
     def keep() -> None:
         from gpucache.library import rows
-        from gpucache.serve.answering import Rows, keep_call
+        from gpucache.serve.answering import Rows
+        from gpucache.serve.nvrtc import keep_call
         from gpucache.serve.wire import Kind
 
         library = rows.library()

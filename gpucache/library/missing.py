@@ -17,7 +17,7 @@ from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.hits import alone
 from gpucache.engine.prepare import Prepared, stamped
 from gpucache.engine.stores import NoEntry, Stores, note_failure, note_miss
-from gpucache.library import process
+from gpucache.library import outcomes, process
 from gpucache.model import Artifact
 
 _MOST_WAITING = 16
@@ -155,7 +155,7 @@ def build(
 
         note_miss(stores, prepared, why())
         with lock:
-            process.tell(stores, prepared, keep(stores, prepared, artifact, why(), changed))
+            outcomes.tell(stores, prepared, keep(stores, prepared, artifact, why(), changed))
 
     with ExitStack() as held:
         published = None if is_asked else held.enter_context(alone(stores, prepared, useless=useless))

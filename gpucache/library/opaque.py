@@ -16,7 +16,7 @@ from gpucache.engine.prepare import program_name as program_name
 from gpucache.engine.stores import Stores, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import REPLACED, cache_key, difference, digest
-from gpucache.library import process
+from gpucache.library import outcomes, process
 from gpucache.model import NAMESPACE, CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store.interface import MADE, REMOTE, UNREADABLE, Event
 
@@ -98,9 +98,9 @@ def find(stores: Stores, owner: Owner, key: CacheKey, wait: Callable[[], object]
         wait()
         found = look(stores, owner, key)
     if found is not None:
-        process.tell_hit(stores, found)
+        outcomes.tell_hit(stores, found)
         return found
-    process.count_miss(stores)
+    outcomes.count_miss(stores)
     if stores.require:
         raise CacheMissError(
             f"a program of {owner.name} is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
@@ -120,7 +120,7 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
         process.say_once(f"programs of {owner.name} are not kept: {why}; start the program again")
         return False
     miss = _reason(stores, owner, made)
-    process.log_miss(head.program, head.target, miss, head.compile_ns)
+    outcomes.log_miss(head.program, head.target, miss, head.compile_ns)
     write_miss(stores, head.program, head.target, made.key, miss)
     try:
         store.publish(made)

@@ -19,7 +19,7 @@ from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.stores import Stores
 from gpucache.errors import CacheMissError, CompileError
 from gpucache.host.environment import environment_since
-from gpucache.library import process
+from gpucache.library import outcomes, process
 from gpucache.model import BuildRequest, Check, Checks, Target
 from gpucache.opencl import pyopencl_builds
 
@@ -87,7 +87,7 @@ def _answer(stores: Stores, prepared: Sequence[Prepared], call: "Call") -> Any:
 
         keep_row(stores, prepared, call, is_new=False)
     for device, one, hit in zip(call.devices, prepared, hits, strict=True):
-        process.tell(stores, one, hit)
+        outcomes.tell(stores, one, hit)
         if one.compilation.inputs.local_sizes and one.lacking_sizes(hit.head):
             from gpucache.opencl.missing import learn_sizes
 

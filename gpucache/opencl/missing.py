@@ -5,7 +5,7 @@ Imported by the first build that misses.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.backends.opencl import BACKEND, compiler, platforms
@@ -13,16 +13,18 @@ from gpucache.backends.opencl.options import for_pyopencl, is_below_run
 from gpucache.engine.prepare import Prepared, named
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.host.environment import environment
-from gpucache.library import process
+from gpucache.library import outcomes
 from gpucache.library.missing import LATER, build, noting_failures, reason
 from gpucache.model import Artifact
-from gpucache.opencl.building import Call
+
+if TYPE_CHECKING:
+    from gpucache.opencl.building import Call
 
 Variables = tuple[tuple[str, str], ...]
 
 
 def answer_miss(
-    stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], call: Call
+    stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], call: "Call"
 ) -> Any:
     """The program as the compiler gives it, which is then kept, where an entry of a device is missing."""
     prepared = list(map(_named, call.devices, prepared))
@@ -46,7 +48,7 @@ def answer_miss(
 
 
 def replace_rejected(
-    stores: Stores, prepared: Sequence[Prepared], hits: Sequence[Hit], call: Call, why: str
+    stores: Stores, prepared: Sequence[Prepared], hits: Sequence[Hit], call: "Call", why: str
 ) -> Any:
     """The program compiled again, as the driver rejects its entries."""
     prepared = list(map(_named, call.devices, prepared))
@@ -69,7 +71,7 @@ def learn_sizes(stores: Stores, device: Any, prepared: Prepared, hit: Hit) -> No
     from gpucache.engine.lookup import note_lacking
 
     prepared = _named(device, prepared)
-    process.learn(stores, note_lacking(stores, prepared, hit, _environment(prepared)))
+    outcomes.learn(stores, note_lacking(stores, prepared, hit, _environment(prepared)))
 
 
 def _named(device: Any, prepared: Prepared) -> Prepared:
@@ -79,7 +81,7 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
     return prepared._replace(request=request)
 
 
-def keep_row(stores: Stores, prepared: Sequence[Prepared], call: Call, *, is_new: bool = True) -> None:
+def keep_row(stores: Stores, prepared: Sequence[Prepared], call: "Call", *, is_new: bool = True) -> None:
     """Have a row answer the next such build, once everything before is kept; of a ``new`` one at once."""
 
     def keep() -> None:
@@ -93,18 +95,18 @@ def keep_row(stores: Stores, prepared: Sequence[Prepared], call: Call, *, is_new
 
 
 def _given(
-    stores: Stores, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
+    stores: Stores, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: "Call"
 ) -> Any:
     """The compiler's program, or the program of entries that another process published meanwhile."""
     hits = [outcome for outcome in outcomes if isinstance(outcome, Hit)]
     for one, outcome in zip(prepared, outcomes, strict=True):
         if isinstance(outcome, Hit):
-            process.tell(stores, one, outcome)
+            outcomes.tell(stores, one, outcome)
     keep_row(stores, prepared, call)
     return call.load(stores, prepared, hits) if call.program is None else call.program
 
 
-def _left(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
+def _left(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: "Call") -> Any:
     """The program built by PyOpenCL as without gpucache; a late compiler's request is noted."""
     with noting_failures(stores, missed):
         program = call.plain()
@@ -119,15 +121,15 @@ def _leave(
     from gpucache.engine.lookup import leave
 
     plain = leave(stores, prepared, why(), compile_ns, environ)
-    process.tell(stores, prepared, plain)
-    process.learn(stores, plain.noted)
+    outcomes.tell(stores, prepared, plain)
+    outcomes.learn(stores, plain.noted)
 
 
 def _environment(prepared: Prepared) -> Variables:
     return BACKEND.environment(prepared.compilation.inputs.toolchain, environment())
 
 
-def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artifact]:
+def _compiler(call: "Call", device: Any, prepared: Prepared) -> Callable[[], Artifact]:
     def compile_() -> Artifact:
         request = prepared.request
         if call.program is None:

@@ -1,20 +1,22 @@
-"""Answers for the index of a root: of a build or of an NVRTC call, by reference to entries.
+"""What compilers' requests and answers contain, and the answers that the index of a root keeps.
 
 Owns which parts of an answer are kept where, and when a question gets a file in a root. ``index`` owns the
-file's format, ``conditions`` what an answer depends on.
+file's format, ``conditions`` what an answer depends on, ``opencl`` and ``nvrtc`` each a compiler's requests.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from gpucache.answers.lookup import Hit
-from gpucache.engine.hits import find
-from gpucache.engine.prepare import Prepared, named
-from gpucache.engine.stores import Stores
+from gpucache.engine.hits import build_log, find
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
-from gpucache.model import CacheKey, Language
-from gpucache.serve.conditions import NEW, UncoveredError, of_build, of_call
+from gpucache.model import CacheKey
+from gpucache.serve.conditions import NEW, Met, UncoveredError
 from gpucache.serve.index import (
     Answered,
     Hole,
@@ -28,16 +30,129 @@ from gpucache.serve.index import (
     rows_of,
     view_of,
 )
-from gpucache.serve.nvrtc import Call, OwnCalls, read_call
-from gpucache.serve.opencl import DEFEATER
-from gpucache.serve.opencl import Asked as OpenCLAsked
-from gpucache.serve.session import A, Compiler, Question, targets_of
 from gpucache.serve.wire import Fields, Kind
+from gpucache.sources import Memos
 
-_NAME, _SOURCE = 5, 4
 _DAY_S = 24 * 60 * 60
-_MADE_UP = 8
-"""How many characters a program makes up of a file's name."""
+Question = tuple[bytes, ...]
+Part = Hit | NoEntry
+"""The result of the lookup for one device, or for one kind of artifact."""
+
+
+class Asked(Protocol):
+    """A build as a command asks for it."""
+
+    @property
+    def name(self) -> str:
+        """The program's name, for people."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables of the program."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether gpucache's own library asks, which has looked it up already."""
+
+    @property
+    def told_options(self) -> str:
+        """The build options as logs repeat them."""
+
+
+A = TypeVar("A", bound=Asked)
+
+
+class Compiler(ABC, Generic[A]):
+    """The content of one compiler's requests, and of their answers."""
+
+    ask: ClassVar[Kind]
+    told: ClassVar[Kind]
+    doubted: ClassVar[Kind]
+    """The kinds of a question, of the build's result, and of a program that sees other files."""
+    refusals: ClassVar[tuple[int, ...]]
+    first_payload: ClassVar[int]
+    """The place of the first payload in an answer; every second field after it is another one."""
+    tells_all: ClassVar[bool]
+    """Whether the end of a hit or of a passed build is reported too."""
+    is_whole: ClassVar[bool]
+    """Whether all parts come out of one compile, so that they are kept and found together or not at all."""
+
+    @abstractmethod
+    def read(self, fields: Fields) -> A:
+        """The build of a question; raises WireError."""
+
+    @abstractmethod
+    def prepare(self, asked: A, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """The lookup for each part; raises GpucacheError for a build that is not cached."""
+
+    @abstractmethod
+    def answer(self, asked: A, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
+        """The fields of a hit; the first is a token."""
+
+    def is_complete(self, _asked: A, _hits: Sequence[Hit], _logs: Sequence[bytes]) -> bool:
+        return True
+
+    @abstractmethod
+    def files(self, asked: A) -> Sequence[Sequence[str]]:
+        """The files of the compiler of each device; raises TargetError, NoDeviceError."""
+
+    @abstractmethod
+    def conditions(
+        self, asked: A, prepared: Sequence[Prepared], keys: Sequence[CacheKey], since_ns: int
+    ) -> Met:
+        """What an answer found by some keys depends on; compilers are known as they were at ``since_ns``.
+
+        Raises UncoveredError.
+        """
+
+    @abstractmethod
+    def holes(self, question: Question, asked: A, given: Sequence[bytes]) -> tuple[Hole, ...]:
+        """The parts of a question and its answer that each process makes up; raises UncoveredError."""
+
+    def find(self, stores: Stores, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
+        """The result for each part from local caches; after the first miss, useless parts are skipped."""
+        stores, parts = stores._replace(remote=None), list[Part]()
+        for one in prepared:
+            lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
+            parts.append(NoEntry() if lacks else find(stores, one))
+        return self._usable(stores, asked, prepared, parts)
+
+    def find_elsewhere(
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
+    ) -> tuple[Part, ...]:
+        from gpucache.engine.elsewhere import ask
+
+        return self._usable(stores, asked, prepared, ask(stores, prepared, found))
+
+    def _usable(
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], parts: Sequence[Part]
+    ) -> tuple[Part, ...]:
+        hits = hits_of(parts)
+        if len(hits) == len(parts):
+            logs = logs_of(stores, asked, prepared, hits)
+            if not self.is_complete(asked, hits, logs):
+                return tuple(NoEntry() for _ in parts)
+        return tuple(parts)
+
+    def fields(
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], hits: Sequence[Hit]
+    ) -> tuple[bytes, ...]:
+        return tuple(self.answer(asked, hits, logs_of(stores, asked, prepared, hits)))
+
+
+def hits_of(parts: Sequence[Part]) -> list[Hit]:
+    return [part for part in parts if isinstance(part, Hit)]
+
+
+def logs_of(stores: Stores, asked: Asked, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> list[bytes]:
+    """The compiler's log of each build, as for this request."""
+    pairs = zip(prepared, hits, strict=True)
+    logs = (build_log(stores, one, hit, asked.told_options) if hit.head.has_log else "" for one, hit in pairs)
+    return [log.encode(errors="surrogateescape") for log in logs]
+
+
+def targets_of(prepared: Sequence[Prepared]) -> str:
+    return ", ".join(dict.fromkeys(str(one.request.target) for one in prepared))
 
 
 def answered(
@@ -50,36 +165,11 @@ def answered(
     since_ns: int = sys.maxsize,
 ) -> Answered:
     """The answer to a question, found by some keys, of given fields. Raises UncoveredError, TargetError."""
-    holes: tuple[Hole, ...] = ()
-    if isinstance(asked, Call):
-        met = of_call(asked, prepared[0], keys[0], since_ns)
-        holes = _name_holes(asked, question[_NAME], given)
-    else:
-        assert isinstance(asked, OpenCLAsked)
-        met = of_build(asked, prepared, keys, compiler.files(asked), since_ns)
-        if asked.language is not Language.SPIR_V and (mark := DEFEATER.search(question[_SOURCE])):
-            holes = (Hole(_SOURCE, mark.start(1), len(mark[1])),)
+    met = compiler.conditions(asked, prepared, keys, since_ns)
+    holes = compiler.holes(question, asked, given)
     part = "a part, " if compiler.ask is Kind.PART else ""
     title = f"{part}{prepared[0].request.program.name} for {targets_of(prepared)}"
     return Answered(title, compiler.ask, question, tuple(given), met.conditions, holes, stamps=met.stamps)
-
-
-def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
-    """The made-up part of a source's name, and its places in the answer; raises UncoveredError."""
-    if call.file_name.stems is None:
-        return ()
-    stem = call.file_name.stems[0]
-    if name.count(stem) != 1 or len(stem) < _MADE_UP:
-        raise UncoveredError("the made-up part of its file's name occurs twice")
-    places, begin = [], 0
-    for field in given:
-        begin += 4  # its length
-        at = field.find(stem)
-        while at >= 0:
-            places.append(begin + at + len(stem) - _MADE_UP)
-            at = field.find(stem, at + len(stem))
-        begin += len(field)
-    return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)
 
 
 def _place(kind: Kind, question: Question) -> str:
@@ -183,11 +273,3 @@ class Rows:
             if sealed is not None and sealed[1] == hit.head:
                 return Reference(place, hit.key, sealed[0], hit.head.created_ns)
         raise UncoveredError("its entry has been replaced")
-
-
-def keep_call(kept: Rows, stores: Stores, question: Question, prepared: Prepared) -> str:
-    """Keep the row of a call of our library that has an entry; why it cannot be kept. Raises WireError."""
-    prepared = prepared._replace(request=prepared.request._replace(program=named(prepared.request.program)))
-    found = find(stores._replace(read_only=True, remote=None), prepared, whole=True)
-    hits = [found] if isinstance(found, Hit) else []
-    return kept.keep(OwnCalls(), question, read_call(Fields(question)), [prepared], hits)

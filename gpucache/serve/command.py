@@ -44,9 +44,12 @@ def run_command(
 
     Where no socket can be made, so that no request could arrive, the command runs as without gpucache.
     """
-    from gpucache.answers.run import Ended
+    from functools import partial
 
-    return Ended(*await_command(argv, environ, libraries, Listening(lambda: handlers)))
+    from gpucache.answers.run import Ended
+    from gpucache.serve.server import answer_all
+
+    return Ended(*await_command(argv, environ, libraries, Listening(partial(answer_all, handlers))))
 
 
 def await_command(

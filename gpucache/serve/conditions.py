@@ -32,7 +32,6 @@ machine's disk, there is none.
 # ruff: noqa: PTH112, PTH116, PTH117, PTH118, PTH119, PTH120
 
 import os
-import platform
 import struct
 import sys
 import time
@@ -46,8 +45,6 @@ import xxhash
 from gpucache.backends.installation import read_library
 from gpucache.backends.interface import Backend
 from gpucache.backends.opencl import BACKEND as OPENCL
-from gpucache.backends.opencl.installations import FEATURES, cpu_features
-from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import OptionError
@@ -64,10 +61,8 @@ from gpucache.keys import (
     variable_of,
 )
 from gpucache.model import CacheKey
-from gpucache.serve.environment import LAYERS
+from gpucache.serve.environment import LAYERS, LIBRARY_PATH
 from gpucache.serve.index import Condition
-from gpucache.serve.nvrtc import LIBRARY_PATH, Call, searched
-from gpucache.serve.opencl import Asked
 
 _ELSEWHERE = "/nonexistent/gpucache"
 _VALUE = struct.Struct("<QQ")
@@ -75,9 +70,6 @@ _CHUNK = 1 << 20
 _BLOCK, _BLOCKS = 4096, 256
 _STAMPED = "FSBNL"
 """The kinds of conditions that have a stamp, in the order of the conditions; all as ``native`` reads them."""
-_FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
-_CONFIGURATION = "cl.cfg"
-"""Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
 _CLOCK_NS = 10_000_000
 """How late the times are that a local file system sets."""
 _CHANGED = "its inputs have changed since its compile"
@@ -85,7 +77,7 @@ NEW = " is new, and for a minute may still be written"
 """The end of the only reason that goes away by itself."""
 
 
-_EARLY, _CPU = "configuration at the start", "CPU features"
+CPU = "CPU features"
 _STAMP, _SUM = struct.Struct("<5Q"), struct.Struct("<Q")
 _NO_STAMP = bytes(_SUM.size)
 BY_FIELD, BY_FILES, BY_VARIABLES, BY_CPU, BY_PLACE = "field", "files", "variables", "CPU", "place"
@@ -99,7 +91,7 @@ COVERED: Mapping[str, str] = {
     **dict.fromkeys(("NVRTC build id", "NVRTC builtins build id"), BY_FILES),
     **dict.fromkeys(("driver UUID", "compiler build", "compiler built-ins"), BY_FILES),
     **dict.fromkeys(("configuration", RESOLUTION), BY_FILES),
-    _CPU: BY_CPU,
+    CPU: BY_CPU,
     **dict.fromkeys((SEARCHED, "file name", FOLDER), BY_PLACE),
 }
 """The condition for each field of a key: a field of the question, files, variables, the CPU, or that an
@@ -116,63 +108,6 @@ class Met(NamedTuple):
 
 class UncoveredError(Exception):
     """An answer depends on something that an index cannot check; the text gives the reason."""
-
-
-def of_build(
-    asked: Asked,
-    prepared: Sequence[Prepared],
-    keys: Sequence[CacheKey],
-    files: Sequence[Sequence[str]],
-    since_ns: int = sys.maxsize,
-) -> Met:
-    """The conditions of the answer to a build; raises UncoveredError.
-
-    For each device its lookup, the key that was found, and the files of its driver, known as they were at
-    ``since_ns``.
-    """
-    tied = any(map(_is_tied, [OPENCL] * len(keys), prepared, keys, [asked.environ] * len(keys)))
-    for one, key in zip(prepared, keys, strict=True):
-        _require_covered(one, key, asked.cwd)
-    found = _Found(asked.cwd, tied=tied, since_ns=since_ns)
-    for number, one in enumerate(prepared):
-        toolchain = one.compilation.inputs.toolchain
-        fields = dict(toolchain.fields)
-        if _EARLY in fields:
-            raise UncoveredError(f"its driver was configured by a {_CONFIGURATION} where the command began")
-        found.add_closure(one, OPENCL, asked.environ)
-        found.add_variables(variables(toolchain.implementation), asked.environ)
-        place = _FIRST_LIBRARY + number * _FIELDS_OF_DEVICE
-        found.add_compiler(place, asked.devices[number].library, files[number], asked.environ)
-        found.add_folders(files[number])
-        if toolchain.implementation == INTEL:
-            found.add(Condition("A", b"s", _CONFIGURATION.encode()))
-            if not any(os.path.basename(file) == _CONFIGURATION for file in files[number]):
-                found.add(Condition("A", b"%d" % place, _CONFIGURATION.encode()))
-        if _CPU in fields:
-            x86 = platform.machine() in ("x86_64", "i686")
-            found.add(Condition("C", b"", _texts(FEATURES if x86 else "*"), _texts(cpu_features().split())))
-    return found.all()
-
-
-def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.maxsize) -> Met:
-    """The conditions of the answer to a call of NVRTC or hipRTC; raises UncoveredError."""
-    if call.headers:
-        raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
-    _require_covered(prepared, key, call.cwd)
-    found = _Found(call.cwd, tied=_is_tied(call.rtc.backend, prepared, key, call.environ), since_ns=since_ns)
-    if call.file_name.stems is not None:
-        found.stand_alone(call.file_name.given, call.file_name.kept)
-    found.add_closure(prepared, call.rtc.backend, call.environ)
-    found.add_variables(call.rtc.options.VARIABLES, call.environ)
-    passed, files = searched(call)
-    found.add_compiler(_NVRTC_LIBRARY, str(call.library), list(map(str, files)), call.environ)
-    for path in passed:
-        found.add(Condition("A", b"", os.fsencode(path)))
-    if prepared.compilation.rule.makes_up_folders and prepared.closure.tells_name:
-        found.add_variables(call.rtc.options.FOLDERS, call.environ)
-    if prepared.compilation.rule.system:  # of hipRTC
-        found.add_system(*call.rtc.options.system(call.environ)[1:])
-    return found.all()
 
 
 def of_view(
@@ -230,7 +165,7 @@ def _status_stamp(status: os.stat_result) -> bytes:
     return _SUM.pack(xxhash.xxh64_intdigest(fields))
 
 
-def _require_covered(prepared: Prepared, key: CacheKey, cwd: str) -> None:
+def require_covered(prepared: Prepared, key: CacheKey, cwd: str) -> None:
     """Raise UncoveredError for a key with a field that no condition covers, or made in another directory."""
     if prepared.request.cwd != cwd:
         raise UncoveredError("its program changed the current directory while it was built")
@@ -239,8 +174,8 @@ def _require_covered(prepared: Prepared, key: CacheKey, cwd: str) -> None:
             raise UncoveredError(f"the index cannot check the {item.label} of its key")
 
 
-class _Found:
-    """The conditions of one answer, each once."""
+class Conditions:
+    """The conditions of one answer, each once, as they are found."""
 
     def __init__(self, cwd: str, *, tied: bool, since_ns: int = sys.maxsize) -> None:
         self._cwd = cwd
@@ -262,10 +197,8 @@ class _Found:
         return Met(tuple(self._found), b"".join(self._found.values()))
 
     def add_variables(self, variables: Variables, environ: Mapping[str, str]) -> None:
-        kept = _texts(
-            f"{name}={value}" for name, value in variables.among(environ) if value or name != LAYERS
-        )
-        self.add(Condition("E", b"", _texts(variables.reaching), _texts(variables.harmless), kept))
+        kept = texts(f"{name}={value}" for name, value in variables.among(environ) if value or name != LAYERS)
+        self.add(Condition("E", b"", texts(variables.reaching), texts(variables.harmless), kept))
 
     def stand_alone(self, given: str, kept: str) -> None:
         """Record that a source has a private directory with a made-up name, if it has."""
@@ -401,7 +334,7 @@ class _Found:
         return b"%d" % number
 
 
-def _is_tied(backend: Backend, prepared: Prepared, key: CacheKey, environ: Mapping[str, str]) -> bool:
+def is_tied(backend: Backend, prepared: Prepared, key: CacheKey, environ: Mapping[str, str]) -> bool:
     """Whether an answer is for one current directory alone: it contains paths, or some may lead there."""
     if key != prepared.key:
         return True
@@ -484,5 +417,5 @@ def _total(parts: Iterable[bytes]) -> int:
     return total
 
 
-def _texts(texts: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(text) + b"\0" for text in texts)
+def texts(several: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(text) + b"\0" for text in several)

@@ -22,11 +22,11 @@ from gpucache.keys import digest
 from gpucache.model import BuildRequest, Checks, Device, Language, Target
 from gpucache.recording.builds import LIST_CAP, TEXT_CAP, Question
 from gpucache.recording.reading import RecordingFolder
-from gpucache.serve.answering import Rows, keep_call
+from gpucache.serve.answering import Rows
 from gpucache.serve.devices import LABELS, Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, is_compared, source_field
-from gpucache.serve.nvrtc import OWN_NAME, read_call
+from gpucache.serve.nvrtc import OWN_NAME, keep_call, read_call
 from gpucache.serve.opencl import DEFEATER, source_asked
 from gpucache.serve.questions import Questions
 from gpucache.serve.wire import Fields, Kind, WireError

@@ -20,8 +20,6 @@ TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpucache.serve.server import Handlers
-
 PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
 _NOTES = "notes"
@@ -35,12 +33,12 @@ _WAITING = 128
 class Listening:
     """The socket of a run, from its opening to its end."""
 
-    def __init__(self, answering: "Callable[[], Handlers]", roots: str = "") -> None:
-        """``answering`` returns the handlers by kind of request; it is called at the first request.
+    def __init__(self, answer: "Callable[[int, Listening, int], None]", roots: str = "") -> None:
+        """``answer`` serves the socket from its first connection to its end, as ``server.answer_all`` does.
 
         ``roots`` are the roots whose index is searched first, separated by a colon.
         """
-        self._answering = answering
+        self._answer = answer
         self.roots = roots
         self._folder: scratch | None = None
         self._path = ""
@@ -155,9 +153,7 @@ class Listening:
                 first, _ = listener._accept()  # type: ignore[attr-defined]
             except OSError:
                 return  # the command has ended, and there was no question
-            from gpucache.serve.server import answer_all
-
-            answer_all(listener.fileno(), self._answering(), self, first)
+            self._answer(listener.fileno(), self, first)
         except Exception as error:
             self.error = error
             listener.close()  # a process that waits for a reply goes on without one

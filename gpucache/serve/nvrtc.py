@@ -9,6 +9,7 @@ stack.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,23 +26,30 @@ from gpucache.backends.hip import BACKEND as HIP
 from gpucache.backends.hip import hiprtc
 from gpucache.backends.hip import options as of_hip
 from gpucache.backends.interface import Backend
-from gpucache.engine.prepare import Prepared, of_kind, prepare
+from gpucache.engine.hits import find
+from gpucache.engine.prepare import Prepared, named, of_kind, prepare
 from gpucache.engine.stores import Stores
 from gpucache.errors import OptionError
 from gpucache.host.deadlines import within
-from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, BuildRequest, Target, Toolchain
-from gpucache.serve.environment import step_s
+from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, BuildRequest, CacheKey, Target, Toolchain
+from gpucache.serve.answering import Compiler, Part, Question, Rows
+from gpucache.serve.conditions import Conditions, Met, UncoveredError, is_tied, require_covered
+from gpucache.serve.environment import LIBRARY_PATH, step_s
 from gpucache.serve.file_names import FileName, read_name
+from gpucache.serve.index import Condition, Hole
 from gpucache.serve.server import Reply, require_same_files
-from gpucache.serve.session import Build, Compiler, Part, Session
+from gpucache.serve.session import Build, Session
 from gpucache.serve.telling import Say, miss_line, silent
 from gpucache.serve.wire import Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos
 from gpucache.units import format_list
 
-LIBRARY_PATH = "LD_LIBRARY_PATH"
 OWN_NAME = "gpucache.cuda"
 """The name of a source in a question of ``gpucache.cuda``, as ``cuda.questions`` has it."""
+_LIBRARY, _NAME = 4, 5
+"""The places of fields in a question."""
+_MADE_UP = 8
+"""How many characters a program makes up of a file's name."""
 
 
 class Library(NamedTuple):
@@ -120,6 +128,14 @@ class NVRTC(Compiler[Call]):
 
     def files(self, asked: Call) -> Sequence[Sequence[str]]:
         return [tuple(map(str, searched(asked)[1]))]
+
+    def conditions(
+        self, asked: Call, prepared: Sequence[Prepared], keys: Sequence[CacheKey], since_ns: int
+    ) -> Met:
+        return of_call(asked, prepared[0], keys[0], since_ns)
+
+    def holes(self, question: Question, asked: Call, given: Sequence[bytes]) -> tuple[Hole, ...]:
+        return _name_holes(asked, question[_NAME], given)
 
     def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
         head = hits[0].head
@@ -202,6 +218,55 @@ def searched(call: Call) -> tuple[list[Path], list[Path]]:
     library_path = call.environ.get(LIBRARY_PATH, "")
     found: tuple[list[Path], list[Path]] = call.rtc.compiler.search(call.library, call.version, library_path)
     return found
+
+
+def of_call(call: Call, prepared: Prepared, key: CacheKey, since_ns: int = sys.maxsize) -> Met:
+    """The conditions of the answer to a call of NVRTC or hipRTC; raises UncoveredError."""
+    if call.headers:
+        raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
+    require_covered(prepared, key, call.cwd)
+    found = Conditions(
+        call.cwd, tied=is_tied(call.rtc.backend, prepared, key, call.environ), since_ns=since_ns
+    )
+    if call.file_name.stems is not None:
+        found.stand_alone(call.file_name.given, call.file_name.kept)
+    found.add_closure(prepared, call.rtc.backend, call.environ)
+    found.add_variables(call.rtc.options.VARIABLES, call.environ)
+    passed, files = searched(call)
+    found.add_compiler(_LIBRARY, str(call.library), list(map(str, files)), call.environ)
+    for path in passed:
+        found.add(Condition("A", b"", os.fsencode(path)))
+    if prepared.compilation.rule.makes_up_folders and prepared.closure.tells_name:
+        found.add_variables(call.rtc.options.FOLDERS, call.environ)
+    if prepared.compilation.rule.system:  # of hipRTC
+        found.add_system(*call.rtc.options.system(call.environ)[1:])
+    return found.all()
+
+
+def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
+    """The made-up part of a source's name, and its places in the answer; raises UncoveredError."""
+    if call.file_name.stems is None:
+        return ()
+    stem = call.file_name.stems[0]
+    if name.count(stem) != 1 or len(stem) < _MADE_UP:
+        raise UncoveredError("the made-up part of its file's name occurs twice")
+    places, begin = [], 0
+    for field in given:
+        begin += 4  # its length
+        at = field.find(stem)
+        while at >= 0:
+            places.append(begin + at + len(stem) - _MADE_UP)
+            at = field.find(stem, at + len(stem))
+        begin += len(field)
+    return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)
+
+
+def keep_call(kept: Rows, stores: Stores, question: Question, prepared: Prepared) -> str:
+    """Keep the row of a call of our library that has an entry; why it cannot be kept. Raises WireError."""
+    prepared = prepared._replace(request=prepared.request._replace(program=named(prepared.request.program)))
+    found = find(stores._replace(read_only=True, remote=None), prepared, whole=True)
+    hits = [found] if isinstance(found, Hit) else []
+    return kept.keep(OwnCalls(), question, read_call(Fields(question)), [prepared], hits)
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -6,19 +6,24 @@ known yet, and compilers that go on at launches, whose builds are noted. Must no
 """
 
 import os
+import platform
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.opencl import BACKEND
-from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads, program_log
+from gpucache.backends.opencl.installations import FEATURES, cpu_features
+from gpucache.backends.opencl.options import EXTRA_OPTIONS, INTEL, as_pyopencl_reads, program_log
+from gpucache.backends.opencl.options import variables as variables_of
 from gpucache.engine.prepare import UNNAMED, Prepared, prepare, program_name
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError, OptionError
@@ -27,11 +32,13 @@ from gpucache.keys import PART, cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyField, Language, Program
 from gpucache.payload.spirv import CONSTANT, constant_option, constants_first, constants_of
 from gpucache.probe.remembered import EARLY_FILE
+from gpucache.serve.answering import Compiler, Part, Question, targets_of
+from gpucache.serve.conditions import CPU, Conditions, Met, UncoveredError, is_tied, require_covered, texts
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
 from gpucache.serve.environment import Libraries, step_s, without_us
-from gpucache.serve.index import is_compared, source_field
+from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, Condition, Hole, is_compared, source_field
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
-from gpucache.serve.session import Build, Compiler, Part, Session, targets_of, wanted
+from gpucache.serve.session import Build, Session, wanted
 from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
 from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos
@@ -46,6 +53,9 @@ _CONSTANT = re.compile(rb"(\d{1,10}) ((?:[0-9a-f]{2})+)")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
+_CONFIGURATION = "cl.cfg"
+"""Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
+_EARLY = "configuration at the start"
 _SIZES_CAP = 256
 _DIMENSIONS = 3
 _PARTS_CAP = 1 << 14
@@ -109,6 +119,19 @@ class OpenCL(Compiler[Asked]):
 
     def files(self, asked: Asked) -> Sequence[Sequence[str]]:
         return [self.devices.files(facts) for facts in asked.devices]
+
+    def conditions(
+        self,
+        asked: Asked,
+        prepared: Sequence[Prepared],
+        keys: Sequence[CacheKey],
+        since_ns: int = sys.maxsize,
+    ) -> Met:
+        return of_build(asked, prepared, keys, self.files(asked), since_ns)
+
+    def holes(self, question: Question, asked: Asked, _given: Sequence[bytes]) -> tuple[Hole, ...]:
+        mark = None if asked.language is Language.SPIR_V else DEFEATER.search(question[SOURCE])
+        return (Hole(SOURCE, mark.start(1), len(mark[1])),) if mark else ()
 
 
 def read_build(fields: Fields, libraries: Libraries) -> Asked:
@@ -182,6 +205,42 @@ def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) ->
         )
         for target, toolchain in found
     )
+
+
+def of_build(
+    asked: Asked,
+    prepared: Sequence[Prepared],
+    keys: Sequence[CacheKey],
+    files: Sequence[Sequence[str]],
+    since_ns: int = sys.maxsize,
+) -> Met:
+    """The conditions of the answer to a build; raises UncoveredError.
+
+    For each device its lookup, the key that was found, and the files of its driver, known as they were at
+    ``since_ns``.
+    """
+    tied = any(map(is_tied, [BACKEND] * len(keys), prepared, keys, [asked.environ] * len(keys)))
+    for one, key in zip(prepared, keys, strict=True):
+        require_covered(one, key, asked.cwd)
+    found = Conditions(asked.cwd, tied=tied, since_ns=since_ns)
+    for at, one in enumerate(prepared):
+        toolchain = one.compilation.inputs.toolchain
+        fields = dict(toolchain.fields)
+        if _EARLY in fields:
+            raise UncoveredError(f"its driver was configured by a {_CONFIGURATION} where the command began")
+        found.add_closure(one, BACKEND, asked.environ)
+        found.add_variables(variables_of(toolchain.implementation), asked.environ)
+        place = DEVICES + at * DEVICE_FIELDS
+        found.add_compiler(place, asked.devices[at].library, files[at], asked.environ)
+        found.add_folders(files[at])
+        if toolchain.implementation == INTEL:
+            found.add(Condition("A", b"s", _CONFIGURATION.encode()))
+            if not any(Path(file).name == _CONFIGURATION for file in files[at]):
+                found.add(Condition("A", b"%d" % place, _CONFIGURATION.encode()))
+        if CPU in fields:
+            x86 = platform.machine() in ("x86_64", "i686")
+            found.add(Condition("C", b"", texts(FEATURES if x86 else "*"), texts(cpu_features().split())))
+    return found.all()
 
 
 class Parts(OpenCL):

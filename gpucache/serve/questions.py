@@ -18,7 +18,7 @@ from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import Entry
-from gpucache.serve.answering import Rows, answered
+from gpucache.serve.answering import Asked, Compiler, Question, Rows, answered, hits_of, targets_of
 from gpucache.serve.conditions import UncoveredError
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
@@ -26,7 +26,6 @@ from gpucache.serve.index import row_of
 from gpucache.serve.nvrtc import NVRTC
 from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part
 from gpucache.serve.server import Handler, Handlers, Reply
-from gpucache.serve.session import Asked, Compiler, Question, hits_of, targets_of
 from gpucache.serve.wire import Fields, Kind
 
 _QUESTIONS_CAP = 1 << 16

@@ -18,10 +18,10 @@ from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
 from gpucache.recording.builds import COMMAND_CAP, Seen
 from gpucache.recording.writing import Writer
+from gpucache.serve.answering import Compiler
 from gpucache.serve.foreseen import recorded
 from gpucache.serve.opencl import OpenCL, local_size
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
-from gpucache.serve.session import Compiler
 from gpucache.serve.wire import Fields, Kind, WireError, number
 
 _SIZES_CAP = 4096

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -156,14 +156,14 @@ class Later(Generic[S]):
 @contextmanager
 def serve(handlers: Handlers) -> Iterator[Path]:
     """Answer requests until the end of the block; gives the socket's path. Raises OSError, UsageError."""
-    listening = Listening(lambda: handlers)
+    listening = Listening(partial(answer_all, handlers))
     try:
         yield Path(listening.open())
     finally:
         listening.close()
 
 
-def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) -> None:
+def answer_all(handlers: Handlers, listener: int, place: Listening, first: int) -> None:
     """Serve a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
 
     Requests sent by then are read and finished, as far as that takes no longer than ``drain_s``. Refused

@@ -9,137 +9,32 @@ publishes is imported afterwards. Must not know the content of a compiler's requ
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic
 
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.engine.hits import build_log, find
+from gpucache.engine.hits import build_log
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import Artifact
+from gpucache.serve.answering import A, Compiler, Part, Question, Rows, hits_of, targets_of
+from gpucache.serve.conditions import of_view
 from gpucache.serve.environment import drain_s, step_s
+from gpucache.serve.index import view_of
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
 from gpucache.serve.telling import Say, hit_line, is_required, miss_line, refused
 from gpucache.serve.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
-from gpucache.sources import Memos
 
 if TYPE_CHECKING:
-    from gpucache.serve.answering import Rows
     from gpucache.serve.kept_sources import KeptSources
 
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
-Question = tuple[bytes, ...]
-Part = Hit | NoEntry
-"""The result of the lookup for one device, or for one kind of artifact."""
-
-
-class Asked(Protocol):
-    """A build as a command asks for it."""
-
-    @property
-    def name(self) -> str:
-        """The program's name, for people."""
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """The variables of the program."""
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether gpucache's own library asks, which has looked it up already."""
-
-    @property
-    def told_options(self) -> str:
-        """The build options as logs repeat them."""
-
-
-A = TypeVar("A", bound=Asked)
-
-
-class Compiler(ABC, Generic[A]):
-    """The content of one compiler's requests, and of their answers."""
-
-    ask: ClassVar[Kind]
-    told: ClassVar[Kind]
-    doubted: ClassVar[Kind]
-    """The kinds of a question, of the build's result, and of a program that sees other files."""
-    refusals: ClassVar[tuple[int, ...]]
-    first_payload: ClassVar[int]
-    """The place of the first payload in an answer; every second field after it is another one."""
-    tells_all: ClassVar[bool]
-    """Whether the end of a hit or of a passed build is reported too."""
-    is_whole: ClassVar[bool]
-    """Whether all parts come out of one compile, so that they are kept and found together or not at all."""
-
-    @abstractmethod
-    def read(self, fields: Fields) -> A:
-        """The build of a question; raises WireError."""
-
-    @abstractmethod
-    def prepare(self, asked: A, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """The lookup for each part; raises GpucacheError for a build that is not cached."""
-
-    @abstractmethod
-    def answer(self, asked: A, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
-        """The fields of a hit; the first is a token."""
-
-    def is_complete(self, _asked: A, _hits: Sequence[Hit], _logs: Sequence[bytes]) -> bool:
-        return True
-
-    @abstractmethod
-    def files(self, asked: A) -> Sequence[Sequence[str]]:
-        """The files of the compiler of each device; raises TargetError, NoDeviceError."""
-
-    def find(self, stores: Stores, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
-        """The result for each part from local caches; after the first miss, useless parts are skipped."""
-        stores, parts = stores._replace(remote=None), list[Part]()
-        for one in prepared:
-            lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
-            parts.append(NoEntry() if lacks else find(stores, one))
-        return self._usable(stores, asked, prepared, parts)
-
-    def find_elsewhere(
-        self, stores: Stores, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
-    ) -> tuple[Part, ...]:
-        from gpucache.engine.elsewhere import ask
-
-        return self._usable(stores, asked, prepared, ask(stores, prepared, found))
-
-    def _usable(
-        self, stores: Stores, asked: A, prepared: Sequence[Prepared], parts: Sequence[Part]
-    ) -> tuple[Part, ...]:
-        hits = hits_of(parts)
-        if len(hits) == len(parts):
-            logs = logs_of(stores, asked, prepared, hits)
-            if not self.is_complete(asked, hits, logs):
-                return tuple(NoEntry() for _ in parts)
-        return tuple(parts)
-
-    def fields(
-        self, stores: Stores, asked: A, prepared: Sequence[Prepared], hits: Sequence[Hit]
-    ) -> tuple[bytes, ...]:
-        return tuple(self.answer(asked, hits, logs_of(stores, asked, prepared, hits)))
-
-
-def hits_of(parts: Sequence[Part]) -> list[Hit]:
-    return [part for part in parts if isinstance(part, Hit)]
-
-
-def logs_of(stores: Stores, asked: Asked, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> list[bytes]:
-    """The compiler's log of each build, as for this request."""
-    pairs = zip(prepared, hits, strict=True)
-    logs = (build_log(stores, one, hit, asked.told_options) if hit.head.has_log else "" for one, hit in pairs)
-    return [log.encode(errors="surrogateescape") for log in logs]
-
-
-def targets_of(prepared: Sequence[Prepared]) -> str:
-    return ", ".join(dict.fromkeys(str(one.request.target) for one in prepared))
 
 
 @dataclass
@@ -306,9 +201,6 @@ class Session(ABC, Generic[A]):
 
     def view_of(self, prepared: Sequence[Prepared], *compilers: Sequence[str]) -> bytes:
         """The same for the files of some compilers."""
-        from gpucache.serve.conditions import of_view
-        from gpucache.serve.index import view_of
-
         files = dict.fromkeys(file for each in compilers for file in each)
         return view_of(of_view((each.closure for each in prepared), files, self._since_ns))
 
@@ -422,9 +314,7 @@ class Session(ABC, Generic[A]):
                 self.sources.done(one, log.decode(errors="surrogateescape").rstrip("\0"))
 
     @cached_property
-    def rows(self) -> "Rows":
-        from gpucache.serve.answering import Rows
-
+    def rows(self) -> Rows:
         return Rows(self.stores, self._since_ns)
 
     def _begin(self, one: Build[A]) -> bytes:

@@ -1,7 +1,6 @@
 """A hit in a cache's directory: an entry opened without a lock, with every byte checked.
 
-This is all that a program loads of a store as long as everything hits; the rest, ``directory``, is imported
-when something else is needed. Must not know the content of a payload.
+A program loads no more of a store as long as everything hits. Must not know the content of a payload.
 """
 
 import os
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
@@ -24,7 +23,6 @@ from gpucache.store.trust import UntrustedFileError, open_trusted
 if TYPE_CHECKING:
     from gpucache.store.bounded_folder import Memos
     from gpucache.store.bounded_log import BoundedLog
-    from gpucache.store.directory import DirectoryStore
 
 
 class EntryReader(ABC):
@@ -113,30 +111,6 @@ class EntryReader(ABC):
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
         """Move a file of a directory to ``quarantine/`` if it is still the one that was read."""
-
-
-if TYPE_CHECKING:
-    _Whole = DirectoryStore
-else:
-    _Whole = EntryReader
-
-
-class HitStore(_Whole):
-    """A ``DirectoryStore`` that is imported when anything but a hit is needed."""
-
-    @cached_property
-    def whole(self) -> "DirectoryStore":
-        from gpucache.store.directory import DirectoryStore
-
-        return DirectoryStore(self.root, writable=self._writable, shared=self._root.shared)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.whole, name)
-
-    def _take(
-        self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
-    ) -> bool:
-        return self.whole._take(place, name, status, key, why)
 
 
 def unreadable(error: OSError | MemoryError) -> str:

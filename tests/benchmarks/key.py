@@ -19,7 +19,7 @@ from gpucache.backends.cuda import BACKEND
 from gpucache.engine.prepare import prepare
 from gpucache.model import BuildRequest, Program, Target, Toolchain
 from gpucache.engine.stores import Stores
-from gpucache.store.reading import HitStore
+from gpucache.assembly import HitStore
 source, root, include_dirs = Path(sys.argv[1]), Path(sys.argv[2]), tuple(sys.argv[4:])
 target = Target("cuda", "sm_90")
 toolchain = Toolchain("nvrtc", (("NVRTC version", "13.0"), ("architecture", "sm_90")), ("architecture",))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.library import process
+from gpucache.library import outcomes, process
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.children import run_text
@@ -130,7 +130,7 @@ def test_only_an_interpreter_is_started_to_learn(
     started: list[object] = []
     monkeypatch.setattr(sys, "executable", name and str(tmp_path / name))
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: started.append(argv))
-    learner = process._Learner()
+    learner = outcomes._Learner()
     learner._roots.add(tmp_path)
     learner.start()
     assert len(started) == starts

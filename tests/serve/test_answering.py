@@ -27,16 +27,15 @@ from gpucache.serve.conditions import (
     BY_FILES,
     BY_PLACE,
     COVERED,
+    Conditions,
     UncoveredError,
     _header,
-    of_build,
-    of_call,
 )
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import Condition, encode, place_of, row_of, rows_of
-from gpucache.serve.nvrtc import Call, prepare_call, read_call
-from gpucache.serve.opencl import Asked, prepare_build, read_build
+from gpucache.serve.nvrtc import Call, of_call, prepare_call, read_call
+from gpucache.serve.opencl import Asked, of_build, prepare_build, read_build
 from gpucache.serve.wire import Fields, Kind
 from gpucache.store.directory import DirectoryStore
 from tests.native.test_index import _build
@@ -249,7 +248,7 @@ def test_a_compilers_file_that_is_replaced_in_a_long_process_has_another_value(t
     for content in (b"old", b"new"):
         (tmp_path / "next").write_bytes(content)
         (tmp_path / "next").replace(file)
-        values.add(conditions._Found("/", tied=False)._recognised(str(file), is_library=False)[1])
+        values.add(Conditions("/", tied=False)._recognised(str(file), is_library=False)[1])
     assert len(values) == 2
 
 

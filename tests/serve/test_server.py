@@ -5,13 +5,14 @@ import socket
 import stat
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gpucache.errors import UsageError
 from gpucache.serve.listening import PATH_BYTES_CAP, Listening
-from gpucache.serve.server import Reply, serve
+from gpucache.serve.server import Reply, answer_all, serve
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode
 from tests.patience import PATIENCE_S
 from tests.serve.client import ask, ask_raw
@@ -139,7 +140,7 @@ def test_only_this_user_may_enter_its_folder() -> None:
 @needs_root
 def test_another_user_is_not_answered() -> None:
     """The peer's user is checked, even if the directory would let it in, and named."""
-    listening = Listening(lambda: {Kind.OTHER: _echo})
+    listening = Listening(partial(answer_all, {Kind.OTHER: _echo}))
     path = Path(listening.open())
     try:
         path.parent.chmod(0o755)
