@@ -1,18 +1,21 @@
 """The keys that a type has in a JSON document; ``document`` makes the documents accordingly.
 
-A type has every field, in order, with its docstring as its meaning, or the keys that ``json_keys`` names.
+A type has every field, in order, or the keys that ``json_keys`` names. A text in a field's annotation is its
+meaning.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, TypeVar
 
 T = TypeVar("T")
 
-Instant = Annotated[int, "instant"]
+_Mark = Enum("_Mark", "INSTANT DURATION NULL")
+Instant = Annotated[int, _Mark.INSTANT]
 """Nanoseconds since 1970: ``created_ns`` becomes the date ``created``, any other ``_ns`` becomes ``_ms``."""
-Duration = Annotated[int, "duration"]
+Duration = Annotated[int, _Mark.DURATION]
 """Nanoseconds that become milliseconds, where the name does not say so."""
-OrNull = Annotated[str, "null"]
+OrNull = Annotated[str, _Mark.NULL]
 """Text that becomes null where it is empty."""
 
 JSON_KEYS: dict[type, str] = {}

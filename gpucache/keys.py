@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.json_keys import json_keys
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Language, Program, Toolchain
@@ -172,12 +172,9 @@ def format_local_size(size: Sequence[int]) -> str:
 class Difference(NamedTuple):
     """A key field that differs; several values are joined by a space."""
 
-    label: str
-    """The key field, such as define N."""
-    left: str | None
-    """Its value in the nearest or first entry; null where it is not there."""
-    right: str | None
-    """Its value now or in the second entry; null where it is not there."""
+    label: Annotated[str, "The key field, such as define N."]
+    left: Annotated[str | None, "Its value in the nearest or first entry; null where it is not there."]
+    right: Annotated[str | None, "Its value now or in the second entry; null where it is not there."]
     several: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """Both sides value by value if one has several, as a joined text does not show where one ends."""
 

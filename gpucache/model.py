@@ -6,7 +6,7 @@ Must not import any module of gpucache but errors: every other module may import
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.errors import TargetError
 from gpucache.json_keys import OrNull, json_keys
@@ -50,14 +50,10 @@ class Checks(StrEnum):
 class Check(NamedTuple):
     """A check of a source, as a failure table lists it; its index in the table is its code."""
 
-    line: int
-    """The line in that file."""
-    message: str
-    """The format of its message; empty where it has none."""
-    function: OrNull = ""
-    """The kernel or device function that contains it, if known."""
-    file: OrNull = ""
-    """The name of its file in a #line; null for the program itself."""
+    line: Annotated[int, "The line in that file."]
+    message: Annotated[str, "The format of its message; empty where it has none."]
+    function: Annotated[OrNull, "The kernel or device function that contains it, if known."] = ""
+    file: Annotated[OrNull, "The name of its file in a #line; null for the program itself."] = ""
 
 
 class FindingKind(StrEnum):
@@ -149,8 +145,7 @@ class Toolchain(NamedTuple):
 
     implementation: str
     """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL), ``nvrtc`` or ``hiprtc``."""
-    fields: tuple[tuple[str, str], ...]
-    """The key fields of the compiler, by name."""
+    fields: Annotated[tuple[tuple[str, str], ...], "The key fields of the compiler, by name."]
     identity: tuple[str, ...]
 
     def identity_fields(self) -> tuple[tuple[str, str], ...]:
@@ -161,21 +156,16 @@ class Toolchain(NamedTuple):
 class Device(NamedTuple):
     """A device or compiler of devices."""
 
-    target: Target | None
-    """The argument for --target; null if a driver is broken."""
-    backend: str
-    """opencl, cuda or hip."""
-    name: str
-    """The device's own name."""
-    driver_version: str
-    """The driver's version."""
-    available: bool
-    """Whether this machine can compile programs for it."""
-    detail: str
-    """Its description, or why it is not available."""
+    target: Annotated[Target | None, "The argument for --target; null if a driver is broken."]
+    backend: Annotated[str, "opencl, cuda or hip."]
+    name: Annotated[str, "The device's own name."]
+    driver_version: Annotated[str, "The driver's version."]
+    available: Annotated[bool, "Whether this machine can compile programs for it."]
+    detail: Annotated[str, "Its description, or why it is not available."]
     toolchain: Toolchain | None = None
-    present: bool = True
-    """Whether this machine has the device itself: False for an architecture only a compiler knows."""
+    present: Annotated[
+        bool, "Whether this machine has it: False for an architecture that only a compiler knows."
+    ] = True
     files: tuple[str, ...] = ()
     """The files of the driver that it belongs to, first the library that is called; empty if not known."""
 
@@ -236,10 +226,8 @@ NAMESPACE = "namespace"
 class KeyField(NamedTuple):
     """A name and a value: one readable input of a key."""
 
-    label: str
-    """Its name."""
-    value: str
-    """Its value."""
+    label: Annotated[str, "Its name."]
+    value: Annotated[str, "Its value."]
 
 
 class CacheKey(NamedTuple):

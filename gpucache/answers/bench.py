@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, log
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, plain
 from gpucache.answers.entries import Growth
@@ -68,22 +68,14 @@ class BenchVerdict(StrEnum):
 class Sample:
     """One start, in a fresh process."""
 
-    arm: str
-    """The caches that it finds filled: cold, warm, as-is, driver, or a peer of --against."""
-    phases: tuple[tuple[str, Duration], ...] = ()
-    """How long each part took, in milliseconds."""
-    hit: bool = False
-    """Whether our own cache answered."""
-    missed: OrNull = ""
-    """Why our own cache missed, if it was queried."""
-    error: OrNull = ""
-    """Why it failed."""
-    growth: tuple[Growth, ...] = ()
-    """The entries that it wrote, by cache."""
-    output: OrNull = ""
-    """SHA-256 of its output, with --same-output."""
-    cpu_ns: int = 0
-    """CPU time of a command, without the system's; 0 where that was not taken."""
+    arm: Annotated[str, "The caches that it finds filled: cold, warm, as-is, driver, or a peer of --against."]
+    phases: Annotated[tuple[tuple[str, Duration], ...], "How long each part took, in milliseconds."] = ()
+    hit: Annotated[bool, "Whether our own cache answered."] = False
+    missed: Annotated[OrNull, "Why our own cache missed, if it was queried."] = ""
+    error: Annotated[OrNull, "Why it failed."] = ""
+    growth: Annotated[tuple[Growth, ...], "The entries that it wrote, by cache."] = ()
+    output: Annotated[OrNull, "SHA-256 of its output, with --same-output."] = ""
+    cpu_ns: Annotated[int, "CPU time of a command, without the system's; 0 where that was not taken."] = 0
 
     @property
     def total_ns(self) -> int:
@@ -101,16 +93,11 @@ class Sample:
 class Spread:
     """How long some starts took, in milliseconds."""
 
-    median_ns: int
-    """The median start."""
-    low_ns: int
-    """The fastest."""
-    high_ns: int
-    """The slowest."""
-    runs: int
-    """How many starts there were."""
-    outliers: int = 0
-    """The number of outliers among them."""
+    median_ns: Annotated[int, "The median start."]
+    low_ns: Annotated[int, "The fastest."]
+    high_ns: Annotated[int, "The slowest."]
+    runs: Annotated[int, "How many starts there were."]
+    outliers: Annotated[int, "The number of outliers among them."] = 0
 
     @classmethod
     def of(cls, durations_ns: Iterable[int]) -> "Spread":
@@ -132,24 +119,18 @@ class Ratio:
     Of fewer than five pairs the ends of the interval are the lowest and the highest.
     """
 
-    median: float
-    """The median of the pairs."""
-    low: float
-    """The low end of its 95 % interval."""
-    high: float
-    """The high end."""
+    median: Annotated[float, "The median of the pairs."]
+    low: Annotated[float, "The low end of its 95 % interval."]
+    high: Annotated[float, "The high end."]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedPart:
     """The phases of starts that a cache can change: all but starting the process and making a context."""
 
-    cold: Spread
-    """With nothing cached."""
-    warm: Spread
-    """With everything cached, or as the arm finds it."""
-    ratio: Ratio
-    """Cold divided by warm."""
+    cold: Annotated[Spread, "With nothing cached."]
+    warm: Annotated[Spread, "With everything cached, or as the arm finds it."]
+    ratio: Annotated[Ratio, "Cold divided by warm."]
 
 
 @json_keys("arm spread.* ratio cached_part reason")
@@ -157,19 +138,16 @@ class CachedPart:
 class ArmResult:
     """The starts of one arm."""
 
-    arm: str
-    """The caches that they find filled: as-is, driver, or a peer of --against."""
+    arm: Annotated[str, "The caches that they find filled: as-is, driver, or a peer of --against."]
     spread: Spread
-    ratio: Ratio | None = None
-    """Cold starts divided by these; null for the cold ones, and where both are known to be the same."""
-    reason: str = ""
-    """Why the figures are unreliable; empty if they are not."""
-    cached_part: CachedPart | None = None
-    """The same for the part of a start that a cache can change."""
+    ratio: Annotated[
+        Ratio | None, "Cold starts divided by these; null for cold ones and for equal caches."
+    ] = None
+    reason: Annotated[str, "Why the figures are unreliable; empty if they are not."] = ""
+    cached_part: Annotated[CachedPart | None, "That of the phases that a cache can change."] = None
     phases: tuple[tuple[str, int], ...] = ()
     """The median of each phase, in the order of a start; empty for a command."""
-    totals_ns: tuple[int, ...] = ()
-    """Every start, outliers included."""
+    totals_ns: Annotated[tuple[int, ...], "Every start, outliers included."] = ()
 
     @property
     def parts(self) -> tuple[tuple[str, int], ...]:
@@ -184,23 +162,17 @@ class ArmResult:
 class BreakEven:
     """The cost of warming, and the time that it saves."""
 
-    warming_ns: int
-    """The cost of warming."""
-    saving_ns: int
-    """The time that each warm start saves."""
-    starts: int
-    """After how many starts it has paid."""
+    warming_ns: Annotated[int, "The cost of warming."]
+    saving_ns: Annotated[int, "The time that each warm start saves."]
+    starts: Annotated[int, "After how many starts it has paid."]
 
 
 class Phase(NamedTuple):
     """A part of a start."""
 
-    phase: str
-    """Its name, such as compile."""
-    cold_ns: int | None
-    """Its median in cold starts."""
-    warm_ns: int | None
-    """Its median in warm starts."""
+    phase: Annotated[str, "Its name, such as compile."]
+    cold_ns: Annotated[int | None, "Its median in cold starts."]
+    warm_ns: Annotated[int | None, "Its median in warm starts."]
 
 
 @json_keys(
@@ -211,32 +183,22 @@ class Phase(NamedTuple):
 class BenchCase:
     """A program on a target, or a command, cold against warm."""
 
-    program: str
-    """The program's name, or the command."""
-    target: str
-    """The target; empty for a command."""
-    verdict: BenchVerdict
-    """The result of the comparison."""
-    reason: str = ""
-    """Why it is not faster; empty where it is."""
-    variant: str = ""
-    """The difference from other builds of its program, such as T=float."""
+    program: Annotated[str, "The program's name, or the command."]
+    target: Annotated[str, "The target; empty for a command."]
+    verdict: Annotated[BenchVerdict, "The result of the comparison."]
+    reason: Annotated[str, "Why it is not faster; empty where it is."] = ""
+    variant: Annotated[str, "The difference from other builds of its program, such as T=float."] = ""
     starts: tuple[ArmResult, ...] = ()
     """The figures of each arm: cold, warm, then the others; empty if there are none."""
-    break_even: BreakEven | None = None
-    """After how many starts warming has paid."""
+    break_even: Annotated[BreakEven | None, "After how many starts warming has paid."] = None
     caveats: tuple[str, ...] = ()
     """The limits of the figures, a sentence each: binaries that were not loaded, caches that were not
     redirected."""
     notes: tuple[str, ...] = ()
-    growth: tuple[Growth, ...] = ()
-    """The entries that a cold start writes, by cache."""
-    interrupted: bool = False
-    """Whether it was stopped before all was measured."""
-    redirects: tuple[tuple[str, str], ...] = ()
-    """The variables that put caches elsewhere."""
-    samples: tuple[Sample, ...] = field(default=(), repr=False)
-    """Every start, in the order they were taken."""
+    growth: Annotated[tuple[Growth, ...], "The entries that a cold start writes, by cache."] = ()
+    interrupted: Annotated[bool, "Whether it was stopped before all was measured."] = False
+    redirects: Annotated[tuple[tuple[str, str], ...], "The variables that put caches elsewhere."] = ()
+    samples: Annotated[tuple[Sample, ...], "Every start, in order."] = field(default=(), repr=False)
 
     @property
     def cold(self) -> Spread | None:
@@ -282,14 +244,10 @@ class BenchCase:
 class BenchSummary:
     """The number of cases by verdict."""
 
-    cases: int
-    """How many there are."""
-    counts: dict[BenchVerdict, int]
-    """Cases whose verdict is"""
-    fail_below: float | None = None
-    """The limit of --fail-below."""
-    below: tuple[str, ...] = ()
-    """The results below it, a sentence each."""
+    cases: Annotated[int, "How many there are."]
+    counts: Annotated[dict[BenchVerdict, int], "Cases whose verdict is"]
+    fail_below: Annotated[float | None, "The limit of --fail-below."] = None
+    below: Annotated[tuple[str, ...], "The results below it, a sentence each."] = ()
 
 
 def summarise_bench(
@@ -306,16 +264,11 @@ def summarise_bench(
 class SettleRun:
     """A run of a command that warms caches."""
 
-    number: int
-    """Which run, from 1."""
-    duration_ns: int
-    """How long it took."""
-    growth: tuple[Growth, ...] = ()
-    """The entries that it added, by cache."""
-    error: OrNull = ""
-    """Why it failed."""
-    cpu_ns: int = 0
-    """CPU time, without the system's."""
+    number: Annotated[int, "Which run, from 1."]
+    duration_ns: Annotated[int, "How long it took."]
+    growth: Annotated[tuple[Growth, ...], "The entries that it added, by cache."] = ()
+    error: Annotated[OrNull, "Why it failed."] = ""
+    cpu_ns: Annotated[int, "CPU time, without the system's."] = 0
 
 
 @json_keys("runs settled failed added=growth restless environment missed notes")
@@ -323,22 +276,14 @@ class SettleRun:
 class SettleSummary:
     """The entries that the runs of a command added, and whether the last run added none."""
 
-    runs: int
-    """How many runs there were."""
-    settled: bool
-    """Whether the last run added nothing."""
-    failed: OrNull
-    """Why a run failed."""
-    growth: tuple[Growth, ...]
-    """All that was added to each cache."""
-    restless: tuple[Growth, ...] = ()
-    """The entries that the last run still added."""
-    environment: tuple[tuple[str, str], ...] = ()
-    """With --into: the variables that lead a program there."""
-    missed: tuple[str, ...] = ()
-    """The caches that were not moved, or the note that nothing was warmed; exit code 3."""
-    notes: tuple[str, ...] = ()
-    """Notes, a sentence each."""
+    runs: Annotated[int, "How many runs there were."]
+    settled: Annotated[bool, "Whether the last run added nothing."]
+    failed: Annotated[OrNull, "Why a run failed."]
+    growth: Annotated[tuple[Growth, ...], "All that was added to each cache."]
+    restless: Annotated[tuple[Growth, ...], "The entries that the last run still added."] = ()
+    environment: Annotated[tuple[tuple[str, str], ...], "The variables that --into needs."] = ()
+    missed: Annotated[tuple[str, ...], "Caches that were not moved, or that nothing was warmed; exit 3."] = ()
+    notes: Annotated[tuple[str, ...], "Notes, a sentence each."] = ()
 
 
 PAPER_ASYNC = (1.04, 1.11)
@@ -352,20 +297,13 @@ class CheckedCase:
     """A kernel of the suite on one target, without checks and with them."""
 
     target: str
-    kernel: str = ""
-    """The kernel; empty where the target failed."""
-    kind: str = ""
-    """Its typical feature."""
-    runs: int = 0
-    """Samples of each mode."""
-    none_ns: int | None = None
-    """The median without checks."""
-    sync: Ratio | None = None
-    """The mode sync divided by none."""
-    asynchronous: Ratio | None = None
-    """The mode async divided by none."""
-    error: str = ""
-    """Why the target was not timed; empty where it was."""
+    kernel: Annotated[str, "The kernel; empty where the target failed."] = ""
+    kind: Annotated[str, "Its typical feature."] = ""
+    runs: Annotated[int, "Samples of each mode."] = 0
+    none_ns: Annotated[int | None, "The median without checks."] = None
+    sync: Annotated[Ratio | None, "The mode sync divided by none."] = None
+    asynchronous: Annotated[Ratio | None, "The mode async divided by none."] = None
+    error: Annotated[str, "Why the target was not timed; empty where it was."] = ""
 
 
 @json_keys("target sync async=asynchronous")
@@ -374,21 +312,16 @@ class CheckedMeans:
     """How many times as long kernels take with checks."""
 
     target: str
-    sync: float
-    """In the mode sync."""
-    asynchronous: float
-    """In the mode async."""
+    sync: Annotated[float, "In the mode sync."]
+    asynchronous: Annotated[float, "In the mode async."]
 
 
 class CheckedSummary(NamedTuple):
     """The cost of checks, next to their cost in Henriksen's paper of 2021."""
 
-    means: tuple[CheckedMeans, ...]
-    """The geometric mean over the kernels of each target."""
-    paper_sync: tuple[float, ...] = PAPER_SYNC
-    """The range of the means in Henriksen's paper of 2021, sync."""
-    paper_async: tuple[float, ...] = PAPER_ASYNC
-    """The same for async."""
+    means: Annotated[tuple[CheckedMeans, ...], "The geometric mean over the kernels of each target."]
+    paper_sync: Annotated[tuple[float, ...], "The means in Henriksen's paper of 2021, sync."] = PAPER_SYNC
+    paper_async: Annotated[tuple[float, ...], "The same for async."] = PAPER_ASYNC
 
 
 def summarise_checked(cases: Iterable[CheckedCase]) -> tuple[CheckedMeans, ...]:

@@ -1,7 +1,7 @@
 """The results of devices: the targets of a machine, and the differences that split a cache of two."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, plain
 from gpucache.json_keys import json_keys
@@ -16,8 +16,7 @@ _TARGETS_SHOWN = 2
 class TargetDifference(NamedTuple):
     """A key field that differs between two machines."""
 
-    target: str
-    """The target it is a field of."""
+    target: Annotated[str, "The target it is a field of."]
     difference: Difference
 
 

@@ -132,7 +132,27 @@ def _follow(kind: type, steps: list[str]) -> tuple[type, Any, bool]:
 
 @cache
 def _hints(of: Any) -> dict[str, Any]:
+    """The annotations of a type or a function, without the meanings of fields."""
+    return {name: _without_meaning(hint) for name, hint in _annotations(of).items()}
+
+
+@cache
+def _annotations(of: Any) -> dict[str, Any]:
     return get_type_hints(of, localns=vars(lookup), include_extras=True)
+
+
+def _without_meaning(hint: Any) -> Any:
+    if get_origin(hint) is not Annotated:
+        return hint
+    of, *marks = (one for one in get_args(hint) if not isinstance(one, str))
+    return Annotated[of, *marks] if marks else of
+
+
+def meaning(kind: type, field: str) -> str:
+    """The text in a field's annotation; empty if it has none."""
+    hint = _annotations(kind)[field]
+    found = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((one for one in found if isinstance(one, str)), "")
 
 
 def _told_name(name: str, hint: Any, kind: type) -> str:

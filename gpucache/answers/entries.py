@@ -4,7 +4,7 @@ Also the contents of caches at one moment, and their growth between two. Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.model import NAMESPACE, Check, KeyField
@@ -20,40 +20,27 @@ class CacheEntry(NamedTuple):
     """An entry of a cache."""
 
     cache: str
-    key: str
-    """The cache key, or the owner's name for the entry."""
-    path: str
-    """Its file, or the file it is a part of."""
-    size_bytes: int
-    """Bytes on disk."""
-    created_ns: Instant
-    """When it was written, in UTC: 2026-11-21T22:31:01Z."""
-    last_used_ns: Instant
-    """When it was last used, likewise."""
+    key: Annotated[str, "The cache key, or the owner's name for the entry."]
+    path: Annotated[str, "Its file, or the file it is a part of."]
+    size_bytes: Annotated[int, "Bytes on disk."]
+    created_ns: Annotated[Instant, "When it was written, in UTC: 2026-11-21T22:31:01Z."]
+    last_used_ns: Annotated[Instant, "When it was last used, likewise."]
     program: str = ""
-    target: str = ""
-    """The target; empty if the cache does not record it."""
-    artifact_kind: str = ""
-    """The kind of binary: cubin, ptx, opencl-binary and others."""
-    variant: str = ""
-    """The difference from other builds of the program for the target, such as T=float."""
+    target: Annotated[str, "The target; empty if the cache does not record it."] = ""
+    artifact_kind: Annotated[str, "The kind of binary: cubin, ptx, opencl-binary and others."] = ""
+    variant: Annotated[str, "The difference from the program's other builds, such as T=float."] = ""
     unique: bool = False
     """Whether no other entry can be another version of this one: it is opaque, or bound to its place."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""
-    fields: tuple[tuple[str, str], ...] = ()
-    """The key fields that a scan reads, by name; evict --unlike compares them."""
-    damage: Problem | None = None
-    """Why it cannot be read."""
-    stays: str = ""
-    """Why no eviction removes it, a clause with the remedy; empty where one may."""
+    fields: Annotated[tuple[tuple[str, str], ...], "The key fields that evict --unlike compares."] = ()
+    damage: Annotated[Problem | None, "Why it cannot be read."] = None
+    stays: Annotated[str, "Why no eviction removes it, a clause with the remedy; empty where one may."] = ""
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
-    spare_bytes: int = 0
-    """The bytes that ``evict --keep-binaries`` frees."""
-    compile_ns: int | None = None
-    """The time that compiling it took; None if that is not stored."""
+    spare_bytes: Annotated[int, "The bytes that ``evict --keep-binaries`` frees."] = 0
+    compile_ns: Annotated[int | None, "The time that compiling it took; None if that is not stored."] = None
     producer: str = ""
     """The program that made it, with its version, if no other version reads it; else empty."""
     gone: str = ""
@@ -68,10 +55,8 @@ class CacheEntry(NamedTuple):
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
     uses_show: bool = True
     """Whether uses show in ``last_used_ns``: not where other users or other machines read."""
-    files: int = 1
-    """The number of its files."""
-    pinned: str = ""
-    """The name of a pin by which its user keeps it in a store."""
+    files: Annotated[int, "The number of its files."] = 1
+    pinned: Annotated[str, "The name of a pin by which its user keeps it in a store."] = ""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 
@@ -80,8 +65,7 @@ class CacheEntry(NamedTuple):
 class Failure(NamedTuple):
     """A check in a kernel; a failure reports its code."""
 
-    code: int
-    """Its number, from 0."""
+    code: Annotated[int, "Its number, from 0."]
     check: Check
 
 
@@ -93,22 +77,15 @@ class EntryReport(NamedTuple):
     """An entry with everything it stores about itself."""
 
     entry: CacheEntry
-    key_fields: tuple[KeyField, ...]
-    """Everything that could change the binary, in order."""
-    payload: tuple[tuple[str, str], ...]
-    """The facts that the bytes contain about themselves."""
-    compile_ns: int | None = None
-    """How long compiling took."""
-    build_log: str = ""
-    """The compiler's log."""
-    tool_version: str = ""
-    """The version of gpucache that wrote it."""
-    lowered_names: tuple[tuple[str, str], ...] = ()
-    """The symbol of each name expression."""
+    key_fields: Annotated[tuple[KeyField, ...], "Everything that could change the binary, in order."]
+    payload: Annotated[tuple[tuple[str, str], ...], "The facts that the bytes contain about themselves."]
+    compile_ns: Annotated[int | None, "How long compiling took."] = None
+    build_log: Annotated[str, "The compiler's log."] = ""
+    tool_version: Annotated[str, "The version of gpucache that wrote it."] = ""
+    lowered_names: Annotated[tuple[tuple[str, str], ...], "The symbol of each name expression."] = ()
     provenance: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
-    checks: OrNull = ""
-    """Its checks: none, sync or async; null where none can be."""
+    checks: Annotated[OrNull, "Its checks: none, sync or async; null where none can be."] = ""
     failures: tuple[Check, ...] = ()
 
     @property
@@ -137,18 +114,12 @@ class Location(NamedTuple):
     """Where a cache lives, which setting decided that, and the problems of the place."""
 
     cache: str
-    root: str
-    """Where it lives; empty where no place is known."""
-    decided_by: str
-    """What named that place: an option, a variable, a settings file, or default."""
-    enabled: bool
-    """Whether its owner uses it."""
-    limit_bytes: int | None = None
-    """The bound that its owner keeps."""
-    problems: tuple[str, ...] = ()
-    """The problems of the place, a sentence each."""
-    role: str = ""
-    """Which of a system's caches it is; empty where there is one."""
+    root: Annotated[str, "Where it lives; empty where no place is known."]
+    decided_by: Annotated[str, "What named that place: an option, a variable, a settings file, or default."]
+    enabled: Annotated[bool, "Whether its owner uses it."]
+    limit_bytes: Annotated[int | None, "The bound that its owner keeps."] = None
+    problems: Annotated[tuple[str, ...], "The problems of the place, a sentence each."] = ()
+    role: Annotated[str, "Which of a system's caches it is; empty where there is one."] = ""
 
     @property
     def name(self) -> str:
@@ -182,14 +153,10 @@ class Growth(NamedTuple):
     """The entries that a cache gained."""
 
     cache: str
-    entries: int
-    """Entries that were not there, or were written anew."""
-    size_bytes: int
-    """Bytes that were not there."""
-    names: tuple[str, ...] = ()
-    """Some of the entries."""
-    again: int = 0
-    """How many of them were there before, and were written anew."""
+    entries: Annotated[int, "Entries that were not there, or were written anew."]
+    size_bytes: Annotated[int, "Bytes that were not there."]
+    names: Annotated[tuple[str, ...], "Some of the entries."] = ()
+    again: Annotated[int, "How many of them were there before, and were written anew."] = 0
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:

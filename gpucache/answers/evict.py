@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 from gpucache.answers.console import (
     NAMED,
@@ -29,12 +29,9 @@ ALL = "--all"
 class Kept(NamedTuple):
     """An entry was not removed."""
 
-    reason: str = "it changed since the scan"
-    """Why it stays, where its owner keeps it."""
-    gone: bool = False
-    """Whether another process removed it first, with the same result."""
-    pinned: bool = False
-    """Whether its user keeps it, which is no failure."""
+    reason: Annotated[str, "Why it stays, where its owner keeps it."] = "it changed since the scan"
+    gone: Annotated[bool, "Whether another process removed it first, with the same result."] = False
+    pinned: Annotated[bool, "Whether its user keeps it, which is no failure."] = False
 
     @classmethod
     def by(cls, error: OSError, place: object) -> "Kept":
@@ -55,10 +52,8 @@ class Removal(NamedTuple):
     """One entry that evict plans to remove, and the rule that chose it."""
 
     entry: CacheEntry
-    rule: str
-    """The filter."""
-    part_bytes: int = 0
-    """The bytes removed from an entry whose binary stays; 0 if all of it goes."""
+    rule: Annotated[str, "The filter."]
+    part_bytes: Annotated[int, "The bytes removed from an entry whose binary stays; 0 if all of it goes."] = 0
 
     @property
     def refused(self) -> Kept | None:
@@ -106,23 +101,17 @@ class EvictSummary:
     """The removed entries, the allocated blocks that they freed, and the kept entries; counted as outcomes
     pass."""
 
-    removed: int = 0
-    """Entries that are gone."""
-    stripped: int = 0
-    """Entries of which the binary stays, and nothing else that only a compiler reads."""
-    freed_bytes: int = 0
-    """The space that was freed."""
-    kept: int = 0
-    """Entries that stay."""
-    kept_bytes: int = 0
-    """Their size."""
-    left: tuple[str, ...] = ()
-    """The files besides entries that --all leaves in the caches, a sentence each."""
+    removed: Annotated[int, "Entries that are gone."] = 0
+    stripped: Annotated[
+        int, "Entries that lost everything but their binary: only a compiler reads the rest."
+    ] = 0
+    freed_bytes: Annotated[int, "The space that was freed."] = 0
+    kept: Annotated[int, "Entries that stay."] = 0
+    kept_bytes: Annotated[int, "Their size."] = 0
+    left: Annotated[tuple[str, ...], "The files that --all leaves in the caches, a sentence each."] = ()
     unread: tuple[str, ...] = ()
-    chosen: int = 0
-    """How many entries a rule chose."""
-    stay: int = 0
-    """How many of those are still there."""
+    chosen: Annotated[int, "How many entries a rule chose."] = 0
+    stay: Annotated[int, "How many of those are still there."] = 0
 
     def of(self, outcomes: Iterable[EvictOutcome]) -> Iterator[EvictOutcome]:
         """Passes outcomes through, one by one, and counts them.
@@ -164,12 +153,9 @@ class EvictSummary:
 class Foreseen(EvictSummary):
     """Of a plan, which removes nothing yet: the entries that a run of it would remove."""
 
-    would_remove: int = 0
-    """Entries that would go."""
-    would_strip: int = 0
-    """Entries of which the binary would stay."""
-    would_free_bytes: int = 0
-    """The space that would be freed."""
+    would_remove: Annotated[int, "Entries that would go."] = 0
+    would_strip: Annotated[int, "Entries of which the binary would stay."] = 0
+    would_free_bytes: Annotated[int, "The space that would be freed."] = 0
 
     def count_removed(self, removal: Removal) -> None:
         """Count an entry that would be removed or stripped, and still exists."""

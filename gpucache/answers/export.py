@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import Block, few, named, plain
 from gpucache.answers.run import Ended
@@ -17,8 +17,7 @@ class Source(NamedTuple):
     """A file whose entries were exported."""
 
     file: str
-    entries: int
-    """How many came from it."""
+    entries: Annotated[int, "How many came from it."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +26,11 @@ class Exported:
 
     cache: str
     file: str
-    entries: int
-    """Entries in it."""
-    size_bytes: int
-    """Bytes on disk."""
-    sources: tuple[Source, ...] = ()
-    """Where the entries came from."""
-    key: OrNull = ""
-    """The key of the one entry, where there is one."""
-    notes: tuple[str, ...] = ()
-    """The effect of the file on its owner, a sentence each."""
+    entries: Annotated[int, "Entries in it."]
+    size_bytes: Annotated[int, "Bytes on disk."]
+    sources: Annotated[tuple[Source, ...], "Where the entries came from."] = ()
+    key: Annotated[OrNull, "The key of the one entry, where there is one."] = ""
+    notes: Annotated[tuple[str, ...], "The effect of the file on its owner, a sentence each."] = ()
 
 
 def exported(one: Exported) -> Iterator[Block]:
@@ -60,13 +54,10 @@ class LayerResult(StrEnum):
 class Layered:
     """A build that a command requested; equal requests are listed once."""
 
-    program: str
-    """The name of its first kernel, or of its file."""
-    target: OrNull
-    """Its target, several joined by commas; null if that is not known."""
+    program: Annotated[str, "The name of its first kernel, or of its file."]
+    target: Annotated[OrNull, "Its target, several joined by commas; null if that is not known."]
     result: LayerResult
-    reason: str = ""
-    """Why it was left to its compiler."""
+    reason: Annotated[str, "Why it was left to its compiler."] = ""
 
 
 @json_keys("command ended.* layer exported left answers size_bytes")
@@ -76,16 +67,11 @@ class LayerSummary:
 
     command: str
     ended: Ended
-    layer: str
-    """The directory."""
-    exported: int
-    """Builds that are served from there."""
-    left: int
-    """Builds that are not."""
-    answers: int
-    """The number of builds in the layer, including those of earlier commands."""
-    size_bytes: int
-    """The size of its entries and rows."""
+    layer: Annotated[str, "The directory."]
+    exported: Annotated[int, "Builds that are served from there."]
+    left: Annotated[int, "Builds that are not."]
+    answers: Annotated[int, "The number of builds in the layer, including those of earlier commands."]
+    size_bytes: Annotated[int, "The size of its entries and rows."]
 
 
 def summarise_layer(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import (
     SIZE,
@@ -58,14 +58,11 @@ class AdviceKind(StrEnum):
 class Advice(NamedTuple):
     """A problem of the keys of a program."""
 
-    kind: AdviceKind
-    """The problem."""
+    kind: Annotated[AdviceKind, "The problem."]
     program: str
     target: str
-    detail: str
-    """A sentence."""
-    fields: tuple[str, ...] = ()
-    """The key fields it is about."""
+    detail: Annotated[str, "A sentence."]
+    fields: Annotated[tuple[str, ...], "The key fields it is about."] = ()
     keys: tuple[str, ...] = ()
 
     @property
@@ -79,45 +76,30 @@ class Written(NamedTuple):
     """An entry that was just written; with --watch each is a line of its own."""
 
     entry: CacheEntry
-    root: str
-    """The place of its cache."""
-    when_ns: Instant
-    """When that was seen, in UTC."""
-    writers: tuple[tuple[str, str], ...] = ()
-    """Who still had it open for writing: commands by process."""
-    before_bytes: int | None = None
-    """The size of an entry that grew, before; null if it is new."""
+    root: Annotated[str, "The place of its cache."]
+    when_ns: Annotated[Instant, "When that was seen, in UTC."]
+    writers: Annotated[tuple[tuple[str, str], ...], "Commands that were writing it, by process."] = ()
+    before_bytes: Annotated[int | None, "The size of an entry that grew, before; null if it is new."] = None
 
 
 class Compiling(NamedTuple):
     """A process that has the lock under which others wait for its compile."""
 
-    cache: str
-    """The name of its cache."""
-    root: str
-    """The place of that."""
-    lock: str
-    """The locked file."""
-    process: str
-    """Its number."""
-    command: str
-    """Its command line."""
-    when_ns: Instant
-    """When that was seen, in UTC."""
-    held_ns: int
-    """How long it has had the lock at least."""
+    cache: Annotated[str, "The name of its cache."]
+    root: Annotated[str, "The place of that."]
+    lock: Annotated[str, "The locked file."]
+    process: Annotated[str, "Its number."]
+    command: Annotated[str, "Its command line."]
+    when_ns: Annotated[Instant, "When that was seen, in UTC."]
+    held_ns: Annotated[int, "How long it has had the lock at least."]
 
 
 class Stale(NamedTuple):
     """The entries of a cache that ``evict --stale`` removes."""
 
-    entries: int = 0
-    """Entries of a compiler, driver or interpreter that is not here and was not used for 30 days, which
-    evict --stale removes; null if that was not queried."""
-    size_bytes: int = 0
-    """Their bytes."""
-    why: tuple[str, ...] = ()
-    """Why no program does, a clause each."""
+    entries: Annotated[int, "Entries that evict --stale removes; null if that was not queried."] = 0
+    size_bytes: Annotated[int, "Their bytes."] = 0
+    why: Annotated[tuple[str, ...], "Why no program does, a clause each."] = ()
 
 
 @json_keys(
@@ -130,23 +112,15 @@ class CacheState(NamedTuple):
     """A cache and its place."""
 
     location: Location
-    entries: int
-    """Entries in it."""
-    size_bytes: int
-    """Bytes on disk."""
-    files: int
-    """Files of entries."""
-    programs: int
-    """Programs that the entries are of."""
-    damaged: int
-    """Entries that cannot be read."""
+    entries: Annotated[int, "Entries in it."]
+    size_bytes: Annotated[int, "Bytes on disk."]
+    files: Annotated[int, "Files of entries."]
+    programs: Annotated[int, "Programs that the entries are of."]
+    damaged: Annotated[int, "Entries that cannot be read."]
     oldest_used_ns: int | None = None
-    found: tuple[Problem, ...] = ()
-    """The problems that a scan sees, and facts worth knowing."""
-    stale: Stale | None = None
-    """None where that was not asked."""
-    beside_bytes: int = 0
-    """Of our own cache: the size of records and leftovers, which are not entries."""
+    found: Annotated[tuple[Problem, ...], "The problems that a scan sees, and facts worth knowing."] = ()
+    stale: Annotated[Stale | None, "None where that was not asked."] = None
+    beside_bytes: Annotated[int, "Of our own cache: the size of records and leftovers."] = 0
 
     @property
     def findings(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import Block, Cell, Column, Grid, few, plain
 from gpucache.answers.run import Ended
@@ -16,57 +16,38 @@ _DIGITS = 12
 class Launch(NamedTuple):
     """A local size that a kernel was launched with."""
 
-    kernel: str
-    """The kernel's name."""
-    size: tuple[int, ...]
-    """One to three numbers; none where it was left to the driver."""
+    kernel: Annotated[str, "The kernel's name."]
+    size: Annotated[tuple[int, ...], "One to three numbers; none where it was left to the driver."]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedProgram:
     """A program as it was built for one device."""
 
-    recorded: str
-    """Its digest; warm --recording shows its first digits as the variant."""
+    recorded: Annotated[str, "Its digest; warm --recording shows its first digits as the variant."]
     program: str
-    language: str
-    """opencl-c or cuda-c++."""
-    target: str
-    """The target that it was built for."""
-    device: tuple[tuple[str, str], ...]
-    """The fields that identify its compiler, by name."""
-    options: tuple[str, ...]
-    """Its build options, without include directories."""
-    name_expressions: tuple[str, ...]
-    """The C++ names that were requested."""
-    source: str
-    """The SHA-256 of its source."""
-    headers: int
-    """How many files it could include."""
-    kept: bool
-    """Whether the recording has its source and headers."""
-    local_sizes: tuple[Launch, ...]
-    """The local sizes of its kernels."""
-    artifact_kind: str
-    """The kind of binary: cubin, ptx, opencl-binary and others."""
-    compile_ns: int
-    """The longest time it took; 0 where that is not known."""
-    failed: bool
-    """Whether it did not compile."""
-    first_ns: Instant | None
-    """When it was first seen, in UTC."""
-    command: str
-    """The command that it was first seen in."""
+    language: Annotated[str, "opencl-c or cuda-c++."]
+    target: Annotated[str, "The target that it was built for."]
+    device: Annotated[tuple[tuple[str, str], ...], "The fields that identify its compiler, by name."]
+    options: Annotated[tuple[str, ...], "Its build options, without include directories."]
+    name_expressions: Annotated[tuple[str, ...], "The C++ names that were requested."]
+    source: Annotated[str, "The SHA-256 of its source."]
+    headers: Annotated[int, "How many files it could include."]
+    kept: Annotated[bool, "Whether the recording has its source and headers."]
+    local_sizes: Annotated[tuple[Launch, ...], "The local sizes of its kernels."]
+    artifact_kind: Annotated[str, "The kind of binary: cubin, ptx, opencl-binary and others."]
+    compile_ns: Annotated[int, "The longest time it took; 0 where that is not known."]
+    failed: Annotated[bool, "Whether it did not compile."]
+    first_ns: Annotated[Instant | None, "When it was first seen, in UTC."]
+    command: Annotated[str, "The command that it was first seen in."]
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
     """Builds of a command that were not recorded."""
 
-    reason: str
-    """Why, as a sentence."""
-    builds: int
-    """How many there were."""
+    reason: Annotated[str, "Why, as a sentence."]
+    builds: Annotated[int, "How many there were."]
 
 
 @json_keys("command ended.* recording builds unrecorded")
@@ -76,12 +57,9 @@ class RecordSummary:
 
     command: str
     ended: Ended
-    recording: str
-    """The directory that was written."""
-    builds: int
-    """How many builds were written, each once."""
-    unrecorded: int
-    """How many were not."""
+    recording: Annotated[str, "The directory that was written."]
+    builds: Annotated[int, "How many builds were written, each once."]
+    unrecorded: Annotated[int, "How many were not."]
     failed: int = 0
     """How many of the written builds did not compile, so that warm leaves them out."""
 
@@ -90,12 +68,9 @@ class RecordSummary:
 class PassedOver:
     """A part of a recording that cannot be parsed."""
 
-    file: str
-    """The file in the recording's directory."""
-    line: int
-    """The line, from 1; 0 for the file itself."""
-    why: str
-    """Its problem."""
+    file: Annotated[str, "The file in the recording's directory."]
+    line: Annotated[int, "The line, from 1; 0 for the file itself."]
+    why: Annotated[str, "Its problem."]
 
     @property
     def place(self) -> str:
@@ -107,20 +82,13 @@ class PassedOver:
 class RecordingSummary:
     """A recording in numbers."""
 
-    builds: int
-    """How many there are."""
-    programs: int
-    """How many sources, each under its name."""
-    targets: int
-    """How many targets they were built for."""
-    failed: int
-    """Builds that did not compile."""
-    compile_ns: int
-    """The time that all of them took together."""
-    without_sources: int
-    """Builds of which the recording has only digests."""
-    damage: tuple[PassedOver, ...]
-    """The parts that cannot be read."""
+    builds: Annotated[int, "How many there are."]
+    programs: Annotated[int, "How many sources, each under its name."]
+    targets: Annotated[int, "How many targets they were built for."]
+    failed: Annotated[int, "Builds that did not compile."]
+    compile_ns: Annotated[int, "The time that all of them took together."]
+    without_sources: Annotated[int, "Builds of which the recording has only digests."]
+    damage: Annotated[tuple[PassedOver, ...], "The parts that cannot be read."]
 
 
 def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOver, ...]) -> RecordingSummary:

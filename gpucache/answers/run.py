@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from gpucache.json_keys import OrNull, json_keys
 from gpucache.units import covered_ns
@@ -36,22 +36,17 @@ class RunResult(StrEnum):
 class Intercepted:
     """A build that a command asked for."""
 
-    program: str
-    """The name of its first kernel; empty for a call that builds no source."""
-    target: OrNull
-    """Its target, several joined by commas; null if that is not known."""
+    program: Annotated[str, "The name of its first kernel; empty for a call that builds no source."]
+    target: Annotated[OrNull, "Its target, several joined by commas; null if that is not known."]
     result: RunResult
-    key: str | None = None
-    """The cache key, for several devices the key of the first miss; null if there is none."""
-    build_ns: int = 0
-    """How long the command waited for it."""
-    saved_ns: int = 0
-    """Of a hit, how long compiling took when it was built."""
-    all_kernels: bool = False
-    """Of a hit, whether all of its kernels had been compiled, as for late compilers."""
+    key: Annotated[
+        str | None, "The cache key, of several devices the first miss's; null if there is none."
+    ] = None
+    build_ns: Annotated[int, "How long the command waited for it."] = 0
+    saved_ns: Annotated[int, "Of a hit, how long compiling took when it was built."] = 0
+    all_kernels: Annotated[bool, "Of a hit, whether all its kernels had been compiled ahead."] = False
     verdict: "Verdict | None" = None
-    reason: str = ""
-    """The same as a sentence, or why it was not kept or served."""
+    reason: Annotated[str, "The same as a sentence, or why it was not kept or served."] = ""
     begun_ns: int = 0
     """When the command asked for it, by a clock that all builds of one run share."""
 
@@ -61,16 +56,11 @@ class Intercepted:
 class Ended:
     """How a command ended."""
 
-    code: int
-    """How it ended; 128 and the number of a signal that ended it."""
-    signal: int = 0
-    """The signal that ended it; 0 where none did."""
-    alone: str = ""
-    """Why it ran as without gpucache; empty where it did not."""
-    loaded: bool = False
-    """Whether a library of gpucache was loaded into it."""
-    refused: tuple[str, ...] = ()
-    """Its processes that asked as another user, and got no reply."""
+    code: Annotated[int, "How it ended; 128 and the number of a signal that ended it."]
+    signal: Annotated[int, "The signal that ended it; 0 where none did."] = 0
+    alone: Annotated[str, "Why it ran as without gpucache; empty where it did not."] = ""
+    loaded: Annotated[bool, "Whether a library of gpucache was loaded into it."] = False
+    refused: Annotated[tuple[str, ...], "Its processes that asked as another user, and got no reply."] = ()
 
 
 @json_keys(
@@ -83,38 +73,22 @@ class RunSummary:
 
     command: str
     ended: Ended
-    builds: int
-    """How many builds it asked for, without those that were passed."""
-    hits: int
-    """Builds that were served."""
-    misses: int
-    """Builds that missed."""
-    kept: int
-    """Builds whose result is kept."""
-    noted: int
-    """Builds whose result is noted."""
-    failed: int
-    """Builds whose result is failed."""
-    passed: int
-    """Builds whose result is passed."""
-    refused: int
-    """Builds whose result is refused."""
-    build_ns: int
-    """How long at least one was under way; those of parallel threads count once."""
-    saved_ns: int
-    """How long compiling the hits took when they were built."""
-    ahead_ns: int
-    """The part of saved_ms that compiling all kernels took; a command alone compiles those that it uses."""
-    binaries: int = 0
-    """Programs it made from binaries, such as those of its own cache."""
-    wanted: int = 0
-    """Programs noted to be built later, or once more for other local sizes."""
-    learned: int = 0
-    """How many of these were built after its end."""
-    within: int = 0
-    """Further hits, which gpucache's library served in the command's own processes."""
-    missed: int = 0
-    """Misses of gpucache's library there; those of gpucache.opencl are builds as well."""
+    builds: Annotated[int, "How many builds it asked for, without those that were passed."]
+    hits: Annotated[int, "Builds that were served."]
+    misses: Annotated[int, "Builds that missed."]
+    kept: Annotated[int, "Builds whose result is kept."]
+    noted: Annotated[int, "Builds whose result is noted."]
+    failed: Annotated[int, "Builds whose result is failed."]
+    passed: Annotated[int, "Builds whose result is passed."]
+    refused: Annotated[int, "Builds whose result is refused."]
+    build_ns: Annotated[int, "How long at least one was under way; those of parallel threads count once."]
+    saved_ns: Annotated[int, "How long compiling the hits took when they were built."]
+    ahead_ns: Annotated[int, "The part of saved_ms that is for all kernels of a program, used or not."]
+    binaries: Annotated[int, "Programs it made from binaries, such as those of its own cache."] = 0
+    wanted: Annotated[int, "Programs noted to be built later, or once more for other local sizes."] = 0
+    learned: Annotated[int, "How many of these were built after its end."] = 0
+    within: Annotated[int, "Hits that gpucache's library served in the command's own processes."] = 0
+    missed: Annotated[int, "Misses of that library; those of gpucache.opencl are builds as well."] = 0
 
 
 def summarise_run(

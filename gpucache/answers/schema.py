@@ -1,8 +1,8 @@
 """The result types of each verb, and the meaning of every key: for gpucache-json(5) and the tests.
 
 Owns which verb has which result types, and the names of results that are plain tables: a command makes
-such a summary by itself and imports none of this. A key's meaning is the docstring of its field or property,
-read from the source, and so exists only where the source does.
+such a summary by itself and imports none of this. The annotation of a field has the meaning of its key, the
+docstring of a property its, and the source of an enumeration what its words mean.
 """
 
 import ast
@@ -10,7 +10,8 @@ import inspect as sources
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import Any, NamedTuple, TypedDict
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from gpucache.answers.bench import (
     BenchCase,
@@ -21,7 +22,7 @@ from gpucache.answers.bench import (
     SettleSummary,
 )
 from gpucache.answers.devices import TargetDifference
-from gpucache.answers.document import SCHEMA, Key, keys
+from gpucache.answers.document import SCHEMA, Key, keys, meaning
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
 from gpucache.answers.export import Exported, Layered, LayerSummary
@@ -42,80 +43,57 @@ from gpucache.model import Device
 class RecordedDifference(TypedDict):
     """A key field that differs, as it was written down."""
 
-    label: str
-    """The key field."""
-    left: str | None
-    """Its value in the nearest entry."""
-    right: str | None
-    """Its value in the program that missed."""
+    label: Annotated[str, "The key field."]
+    left: Annotated[str | None, "Its value in the nearest entry."]
+    right: Annotated[str | None, "Its value in the program that missed."]
 
 
 class RecordedMiss(TypedDict):
     """A miss as it was written down."""
 
-    kind: str
-    """Always miss."""
-    when_ns: int
-    """When, in nanoseconds since 1970."""
+    kind: Annotated[str, "Always miss."]
+    when_ns: Annotated[int, "When, in nanoseconds since 1970."]
     program: str
     target: str
-    key: str
-    """The cache key that was not found."""
+    key: Annotated[str, "The cache key that was not found."]
     verdict: str
-    detail: str
-    """The verdict as a sentence."""
-    differences: list[RecordedDifference]
-    """The differences from the nearest entry; at most 8."""
-    command: str
-    """The program that asked."""
-    pid: int
-    """Its process."""
-    noted: bool
-    """Whether it was left for warm --misses."""
+    detail: Annotated[str, "The verdict as a sentence."]
+    differences: Annotated[list[RecordedDifference], "The differences from the nearest entry; at most 8."]
+    command: Annotated[str, "The program that asked."]
+    pid: Annotated[int, "Its process."]
+    noted: Annotated[bool, "Whether it was left for warm --misses."]
 
 
 class RecordedProcess(TypedDict):
     """The hits and misses of a process."""
 
-    kind: str
-    """Always process."""
-    when_ns: int
-    """When it ended, in nanoseconds since 1970."""
-    command: str
-    """The program."""
-    pid: int
-    """Its process."""
-    hits: int
-    """The number of hits."""
-    misses: int
-    """The number of misses."""
-    saved_ns: int
-    """How long compiling the hits took when they were built, in nanoseconds."""
+    kind: Annotated[str, "Always process."]
+    when_ns: Annotated[int, "When it ended, in nanoseconds since 1970."]
+    command: Annotated[str, "The program."]
+    pid: Annotated[int, "Its process."]
+    hits: Annotated[int, "The number of hits."]
+    misses: Annotated[int, "The number of misses."]
+    saved_ns: Annotated[int, "How long compiling the hits took when they were built, in nanoseconds."]
 
 
 class DevicesSummary(TypedDict):
     """How many targets there are."""
 
-    targets: int
-    """Targets that can be built for."""
-    devices: int
-    """How many of them have a device on this machine."""
-    errors: int
-    """Drivers and compilers that are broken."""
+    targets: Annotated[int, "Targets that can be built for."]
+    devices: Annotated[int, "How many of them have a device on this machine."]
+    errors: Annotated[int, "Drivers and compilers that are broken."]
 
 
 class DifferencesSummary(TypedDict):
     """How much two machines differ."""
 
-    differences: int
-    """How many there are."""
+    differences: Annotated[int, "How many there are."]
 
 
 class CachesSummary(TypedDict):
     """The caches that were named."""
 
-    caches: Sequence[CacheState]
-    """The caches that were named, without ours."""
+    caches: Annotated[Sequence[CacheState], "The caches that were named, without ours."]
     unread: tuple[str, ...]
 
 
@@ -124,12 +102,9 @@ class OursAmongCaches(TypedDict):
     """Our own cache with remarks, and other caches."""
 
     state: CacheState
-    advice: Iterable[Advice]
-    """The problems of its keys."""
-    misses: Sequence[RecordedMiss]
-    """The last misses, newest first."""
-    processes: Sequence[RecordedProcess]
-    """The hits and misses of the last processes, newest first."""
+    advice: Annotated[Iterable[Advice], "The problems of its keys."]
+    misses: Annotated[Sequence[RecordedMiss], "The last misses, newest first."]
+    processes: Annotated[Sequence[RecordedProcess], "The hits and misses of processes, newest first."]
     named: CachesSummary
 
 
@@ -138,10 +113,8 @@ class Overview(TypedDict):
     """Our own cache and third-party caches at a glance."""
 
     among: OursAmongCaches
-    total_bytes: int
-    """Bytes of all of these."""
-    total_stale_bytes: int
-    """How many of them no program of this machine reads again."""
+    total_bytes: Annotated[int, "Bytes of all of these."]
+    total_stale_bytes: Annotated[int, "How many of them no program of this machine reads again."]
 
 
 class Listed(TypedDict):
@@ -155,58 +128,45 @@ class Listed(TypedDict):
 class MissesSummary(TypedDict):
     """How many misses are on record."""
 
-    count: int
-    """How many there are."""
+    count: Annotated[int, "How many there are."]
 
 
 class Extracted(TypedDict):
     """The file that an entry's bytes were written to."""
 
     file: str
-    size_bytes: int
-    """Its size."""
+    size_bytes: Annotated[int, "Its size."]
 
 
 class WhySummary(TypedDict):
     """How many programs were examined, and would be found."""
 
-    asked: int
-    """How many programs were examined."""
-    hits: int
-    """How many would be found."""
-    misses: int
-    """How many would not."""
+    asked: Annotated[int, "How many programs were examined."]
+    hits: Annotated[int, "How many would be found."]
+    misses: Annotated[int, "How many would not."]
 
 
 class EntriesCompared(TypedDict):
     """Two entries that were compared."""
 
-    left: str
-    """The key of the first."""
-    right: str
-    """The key of the second."""
-    differences: int
-    """How many there are."""
+    left: Annotated[str, "The key of the first."]
+    right: Annotated[str, "The key of the second."]
+    differences: Annotated[int, "How many there are."]
 
 
 class KeySummary(TypedDict):
     """A pair of keys."""
 
-    name: str
-    """Its name for people: that of the file without its ending."""
-    public: str
-    """The public key as GPUCACHE_TRUSTED_KEYS takes it."""
-    id: str
-    """The name of the key in records: the first 16 hex digits of its SHA-256."""
-    files: Sequence[str]
-    """The files that were written, the secret key first."""
+    name: Annotated[str, "Its name for people: that of the file without its ending."]
+    public: Annotated[str, "The public key as GPUCACHE_TRUSTED_KEYS takes it."]
+    id: Annotated[str, "The name of the key in records: the first 16 hex digits of its SHA-256."]
+    files: Annotated[Sequence[str], "The files that were written, the secret key first."]
 
 
 class ExportSummary(TypedDict):
     """How much was written."""
 
-    entries: int
-    """Entries in it."""
+    entries: Annotated[int, "Entries in it."]
 
 
 class Answered(NamedTuple):
@@ -293,23 +253,17 @@ ANSWERS = (
 class Document(TypedDict):
     """The document of a command that ran."""
 
-    schema: int
-    """The schema's version, now 1. It increases when a key is removed or changes meaning."""
-    command: str
-    """The verb."""
-    outcomes: list[Any]
-    """A record for each thing that the verb did or found."""
-    summary: dict[str, Any]
-    """The whole in numbers."""
+    schema: Annotated[int, "The version, now 1. It increases when a key is removed or changes meaning."]
+    command: Annotated[str, "The verb."]
+    outcomes: Annotated[list[Any], "A record for each thing that the verb did or found."]
+    summary: Annotated[dict[str, Any], "The whole in numbers."]
 
 
 class Error(TypedDict):
     """The value of ``error`` if a command could not run; outcomes and summary are empty then."""
 
-    message: str
-    """One sentence."""
-    exit_code: int
-    """The exit code of the process."""
+    message: Annotated[str, "One sentence."]
+    exit_code: Annotated[int, "The exit code of the process."]
 
 
 def records() -> list[type]:
@@ -330,7 +284,7 @@ def meanings(kind: type) -> Iterator[tuple[Key, str]]:
     for key in keys(kind):
         home, name = key.home
         attribute = getattr(home, name, None)
-        told = attribute.__doc__ if isinstance(attribute, property) else _docstrings(home).get(name)
+        told = attribute.__doc__ if isinstance(attribute, property) else meaning(home, name)
         told = told or _COMMON.get(name)
         if name != key.path[-1]:
             told = f"{told} {key.path[-1]}." if told else told  # it counts a member of an enumeration
@@ -341,7 +295,7 @@ def meanings(kind: type) -> Iterator[tuple[Key, str]]:
 
 
 def words(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:
-    return ((word.value, _docstrings(kind)[word.name]) for word in kind)
+    return ((word.value, _members(kind)[word.name]) for word in kind)
 
 
 _COMMON = {
@@ -360,21 +314,15 @@ _COMMON = {
 
 
 @cache
-def _docstrings(kind: type) -> dict[str, str]:
-    """The text below each field or member of a class and of its base classes."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if not base.__module__.startswith("gpucache."):
-            continue
-        (made,) = ast.parse(sources.cleandoc("\n" + sources.getsource(base))).body
-        assert isinstance(made, ast.ClassDef)
-        for field, below in zip(made.body, made.body[1:], strict=False):
-            match field, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    found[name] = " ".join(text.split())
+def _members(kind: type) -> dict[str, str]:
+    """The text below each member of an enumeration."""
+    (made,) = ast.parse(sources.cleandoc("\n" + sources.getsource(kind))).body
+    assert isinstance(made, ast.ClassDef)
+    found = {}
+    for member, below in pairwise(made.body):
+        match member, below:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
     return found
 
 

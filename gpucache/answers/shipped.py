@@ -1,7 +1,7 @@
 """Compiled files that somebody shipped: for which architectures they have machine code, for which PTX."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 from gpucache.answers.console import Block, Column, Grid, plain
 from gpucache.units import format_count, format_list
@@ -14,33 +14,22 @@ PACKED = "gfx?"
 class Shipped(NamedTuple):
     """A library, a package or another compiled file."""
 
-    file: str
-    """Its path."""
-    kind: str
-    """The kind of file: library, package, fatbin, cubin, ptx and others."""
-    machine_code: tuple[str, ...]
-    """The architectures with machine code: sm_90, gfx942."""
-    ptx: tuple[str, ...]
-    """The architectures with PTX, which newer GPUs compile at a program's first start: compute_90."""
-    runs_on: tuple[str, ...] = ()
-    """The targets of --device-profile that have machine code."""
-    compiles_for: tuple[str, ...] = ()
-    """The targets of --device-profile that only have PTX."""
-    lacks: tuple[str, ...] = ()
-    """The targets of --device-profile that have neither."""
-    problem: str = ""
-    """Why it cannot be read whole; empty if it can."""
-    damaged: bool = False
-    """Whether that is damage, and not a format that gpucache cannot parse."""
+    file: Annotated[str, "Its path."]
+    kind: Annotated[str, "The kind of file: library, package, fatbin, cubin, ptx and others."]
+    machine_code: Annotated[tuple[str, ...], "The architectures with machine code: sm_90, gfx942."]
+    ptx: Annotated[tuple[str, ...], "Architectures with PTX, which newer GPUs compile at first start."]
+    runs_on: Annotated[tuple[str, ...], "The targets of --device-profile that have machine code."] = ()
+    compiles_for: Annotated[tuple[str, ...], "The targets of --device-profile that only have PTX."] = ()
+    lacks: Annotated[tuple[str, ...], "The targets of --device-profile that have neither."] = ()
+    problem: Annotated[str, "Why it cannot be read whole; empty if it can."] = ""
+    damaged: Annotated[bool, "Whether that is damage, and not a format that gpucache cannot parse."] = False
 
 
 class ShippedSummary(TypedDict):
     """Files that somebody shipped."""
 
-    files: int
-    """How many there are."""
-    unfit: int
-    """How many have no code for a device of --device-profile, or are damaged."""
+    files: Annotated[int, "How many there are."]
+    unfit: Annotated[int, "How many have no code for a device of --device-profile, or are damaged."]
 
 
 def shipped(found: Sequence[Shipped], *, profile: bool, verdict: bool = False) -> Iterator[Block]:

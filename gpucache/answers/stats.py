@@ -6,7 +6,7 @@ journal drops its older half, ``folded`` keeps their totals in one record, so th
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, Pairs, plain
 from gpucache.json_keys import Instant, json_keys
@@ -25,12 +25,9 @@ Record = Mapping[str, object]
 class Tally(NamedTuple):
     """Hits and misses of a program, or of a day."""
 
-    hits: int = 0
-    """Builds that were served."""
-    misses: int = 0
-    """Builds that missed."""
-    saved_ns: int = 0
-    """How long compiling the hits took when they were built."""
+    hits: Annotated[int, "Builds that were served."] = 0
+    misses: Annotated[int, "Builds that missed."] = 0
+    saved_ns: Annotated[int, "How long compiling the hits took when they were built."] = 0
 
     def plus(self, hits: int, misses: int, saved_ns: int) -> "Tally":
         return Tally(self.hits + hits, self.misses + misses, self.saved_ns + saved_ns)
@@ -42,27 +39,17 @@ class Tally(NamedTuple):
 class Stats(NamedTuple):
     """The totals of a cache."""
 
-    since_ns: Instant | None
-    """The first counted instant; null where nothing was counted."""
+    since_ns: Annotated[Instant | None, "The first counted instant; null where nothing was counted."]
     tally: Tally
-    reasons: Mapping[str, int]
-    """Misses by their verdicts."""
-    programs: Mapping[str, Tally]
-    """By program, as far as the journal goes back."""
-    days: Mapping[str, Tally]
-    """By day in UTC, as far as the journal goes back."""
-    entries: int = 0
-    """Entries in the cache now."""
-    size_bytes: int = 0
-    """The bytes that they take on disk."""
-    limit_bytes: int | None = None
-    """The most that GPUCACHE_MAX_SIZE allows; null without a limit."""
-    root: str = ""
-    """The directory of the cache."""
-    settings_files: Mapping[str, bool] = {}
-    """The files that settings are read from, and whether each exists."""
-    left_out: str = LEFT_OUT
-    """The starts that are not counted."""
+    reasons: Annotated[Mapping[str, int], "Misses by their verdicts."]
+    programs: Annotated[Mapping[str, Tally], "By program, as far as the journal goes back."]
+    days: Annotated[Mapping[str, Tally], "By day in UTC, as far as the journal goes back."]
+    entries: Annotated[int, "Entries in the cache now."] = 0
+    size_bytes: Annotated[int, "The bytes that they take on disk."] = 0
+    limit_bytes: Annotated[int | None, "The most that GPUCACHE_MAX_SIZE allows; null without a limit."] = None
+    root: Annotated[str, "The directory of the cache."] = ""
+    settings_files: Annotated[Mapping[str, bool], "The files of settings, and whether each exists."] = {}
+    left_out: Annotated[str, "The starts that are not counted."] = LEFT_OUT
 
 
 def stats(records: Iterable[Record]) -> Stats:

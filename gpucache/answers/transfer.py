@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from gpucache.answers.console import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.answers.entries import unread_words
@@ -32,13 +32,10 @@ class Moved(NamedTuple):
     """An entry on its way."""
 
     cache: str
-    key: str
-    """The cache key, or the owner's name for the entry."""
+    key: Annotated[str, "The cache key, or the owner's name for the entry."]
     program: str = ""
-    target: str = ""
-    """The target; empty if the cache does not record it."""
-    size_bytes: int = 0
-    """The size of its files."""
+    target: Annotated[str, "The target; empty if the cache does not record it."] = ""
+    size_bytes: Annotated[int, "The size of its files."] = 0
 
 
 class PushResult(StrEnum):
@@ -80,12 +77,9 @@ class PullResult(StrEnum):
 class Mismatch(NamedTuple):
     """A fact that keeps the programs of a machine from hitting an entry."""
 
-    fact: str
-    """Its name, such as architecture, driver or version."""
-    there: str
-    """Its value for the entry."""
-    here: str
-    """Its value on the machine."""
+    fact: Annotated[str, "Its name, such as architecture, driver or version."]
+    there: Annotated[str, "Its value for the entry."]
+    here: Annotated[str, "Its value on the machine."]
 
 
 @json_keys("entry.* result reason sent_bytes")
@@ -93,12 +87,11 @@ class Pushed(NamedTuple):
     """An entry that push looked at."""
 
     entry: Moved
-    result: PushResult
-    """The result."""
-    reason: str = ""
-    """Why it was not sent: a clause with the remedy."""
-    sent_bytes: int = 0
-    """Bytes of its files that were sent; less than its size if the store had some of the files."""
+    result: Annotated[PushResult, "The result."]
+    reason: Annotated[str, "Why it was not sent: a clause with the remedy."] = ""
+    sent_bytes: Annotated[
+        int, "Bytes that were sent; less than its size if the store had some of its files."
+    ] = 0
     tells: str = ""
     """The facts on this machine in its files, as ``Moving.tells``; empty for an entry that is not sent."""
 
@@ -108,46 +101,34 @@ class Pulled(NamedTuple):
     """An entry of a store that pull looked at."""
 
     entry: Moved
-    result: PullResult
-    """The result."""
-    reason: str = ""
-    """Why it was not pulled: a clause with the remedy; empty where the differences say it."""
-    differences: tuple[Mismatch, ...] = ()
-    """The facts that differ."""
-    unknown: tuple[str, ...] = ()
-    """Facts that the entry names and that are not known of the machine, so that they were not compared."""
-    signer: OrNull = ""
-    """The id of the key that signed it; null without a signature."""
-    received_bytes: int = 0
-    """Bytes of its files that were received."""
+    result: Annotated[PullResult, "The result."]
+    reason: Annotated[str, "Why it was not pulled, with the remedy; empty where the differences say it."] = ""
+    differences: Annotated[tuple[Mismatch, ...], "The facts that differ."] = ()
+    unknown: Annotated[tuple[str, ...], "Facts of the entry that this machine could not be compared by."] = ()
+    signer: Annotated[OrNull, "The id of the key that signed it; null without a signature."] = ""
+    received_bytes: Annotated[int, "Bytes of its files that were received."] = 0
 
 
 class Immovable(NamedTuple):
     """A cache whose entries cannot be used on other machines."""
 
     cache: str
-    reason: str
-    """Why: a clause with the remedy if there is one."""
+    reason: Annotated[str, "Why: a clause with the remedy if there is one."]
 
 
 class Unsound(NamedTuple):
     """An object of a store that is not as gpucache wrote it, and belongs to no known entry."""
 
-    name: str
-    """Its name in the store."""
-    detail: str
-    """The fault and how to fix it, a clause."""
-    wrong: bool = True
-    """Whether that is damage, and not only another program's file."""
+    name: Annotated[str, "Its name in the store."]
+    detail: Annotated[str, "The fault and how to fix it, a clause."]
+    wrong: Annotated[bool, "Whether that is damage, and not only another program's file."] = True
 
 
 class Pin(NamedTuple):
     """The entries of one system that a pin of a store keeps; one with several pins counts for the first."""
 
-    pin: str
-    """Its name, as push --pin takes it."""
-    cache: str
-    """The system's name, as --cache takes it."""
+    pin: Annotated[str, "Its name, as push --pin takes it."]
+    cache: Annotated[str, "The system's name, as --cache takes it."]
     entries: int
     size_bytes: int
 
@@ -156,26 +137,20 @@ class NotMoved(NamedTuple):
     """Entries that were not moved, all for one reason."""
 
     cache: str
-    result: PushResult | PullResult
-    """Their result."""
-    reason: str
-    """The reason."""
+    result: Annotated[PushResult | PullResult, "Their result."]
+    reason: Annotated[str, "The reason."]
     entries: int
     size_bytes: int
-    examples: tuple[str, ...]
-    """The programs, or else the keys, of the first three."""
+    examples: Annotated[tuple[str, ...], "The programs, or else the keys, of the first three."]
 
 
 class Differing(NamedTuple):
     """Entries for other machines, all because of one fact; an entry with two differences counts for both."""
 
     cache: str
-    fact: str
-    """The fact that differs, such as architecture, driver or version."""
-    there: str
-    """Its value for these entries."""
-    here: str
-    """Its value on the machine."""
+    fact: Annotated[str, "The fact that differs, such as architecture, driver or version."]
+    there: Annotated[str, "Its value for these entries."]
+    here: Annotated[str, "Its value on the machine."]
     entries: int
     size_bytes: int
 
@@ -184,8 +159,7 @@ class Uncompared(NamedTuple):
     """Entries that were pulled although a fact that they name is not known of the machine."""
 
     cache: str
-    fact: str
-    """The fact."""
+    fact: Annotated[str, "The fact."]
     entries: int
 
 
@@ -193,8 +167,7 @@ class Told(NamedTuple):
     """The facts on this machine in the files of sent entries."""
 
     cache: str
-    tells: str
-    """Such as source text."""
+    tells: Annotated[str, "Such as source text."]
     entries: int
 
 
@@ -202,14 +175,14 @@ class Told(NamedTuple):
 class TransferSummary:
     """The common counts of push and pull, as outcomes pass."""
 
-    size_bytes: int = 0
-    """The size of the entries that were moved, or would be."""
-    moved_bytes: int = 0
-    """The bytes of files that were moved: equal files are moved once."""
-    immovable: list[Immovable] = field(default_factory=list)
-    """The caches whose entries cannot be used on other machines."""
-    findings: list[Unsound] = field(default_factory=list)
-    """The objects of the store that are not as gpucache wrote them; exit 3."""
+    size_bytes: Annotated[int, "The size of the entries that were moved, or would be."] = 0
+    moved_bytes: Annotated[int, "The bytes of files that were moved: equal files are moved once."] = 0
+    immovable: Annotated[list[Immovable], "Caches that only their machine can use."] = field(
+        default_factory=list
+    )
+    findings: Annotated[list[Unsound], "Objects that gpucache did not write like this; exit 3."] = field(
+        default_factory=list
+    )
     unread: tuple[str, ...] = ()
     _why: dict[tuple[str, PushResult | PullResult, str], NotMoved] = field(default_factory=dict)
 
@@ -246,8 +219,9 @@ class TransferSummary:
 class PushSummary(TransferSummary):
     """The number of entries by result, and the reasons."""
 
-    counts: dict[PushResult, int] = field(default_factory=lambda: dict.fromkeys(PushResult, 0))
-    """Entries whose result is"""
+    counts: Annotated[dict[PushResult, int], "Entries whose result is"] = field(
+        default_factory=lambda: dict.fromkeys(PushResult, 0)
+    )
     _tells: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
@@ -284,8 +258,9 @@ class PushSummary(TransferSummary):
 class PullSummary(TransferSummary):
     """The number of entries by result, and the reasons."""
 
-    counts: dict[PullResult, int] = field(default_factory=lambda: dict.fromkeys(PullResult, 0))
-    """Entries whose result is"""
+    counts: Annotated[dict[PullResult, int], "Entries whose result is"] = field(
+        default_factory=lambda: dict.fromkeys(PullResult, 0)
+    )
     _groups: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _group_bytes: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _uncompared: Counter[tuple[str, str]] = field(default_factory=Counter)

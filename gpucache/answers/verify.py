@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem, unread_words
@@ -20,19 +20,13 @@ class Finding(NamedTuple):
     """Something that verify found."""
 
     cache: str
-    entry: str
-    """The entry's key, or the file's name where it has none."""
-    kind: FindingKind
-    """The kind of finding."""
-    detail: str
-    """A sentence."""
+    entry: Annotated[str, "The entry's key, or the file's name where it has none."]
+    kind: Annotated[FindingKind, "The kind of finding."]
+    detail: Annotated[str, "A sentence."]
     program: str = ""
-    target: str = ""
-    """The target; empty where it is not known."""
-    repaired: bool = False
-    """Whether --repair fixed it."""
-    paths: tuple[str, ...] | None = None
-    """As in ``Problem``; not printed."""
+    target: Annotated[str, "The target; empty where it is not known."] = ""
+    repaired: Annotated[bool, "Whether --repair fixed it."] = False
+    paths: Annotated[tuple[str, ...] | None, "As in ``Problem``; not printed."] = None
 
     @classmethod
     def of(cls, problem: Problem, cache: str, entry: str, program: str = "", target: str = "") -> "Finding":
@@ -82,10 +76,8 @@ class Checked(NamedTuple):
 class Note(NamedTuple):
     """The trials of verify that gave no result."""
 
-    entry: str
-    """The entry's key."""
-    note: str
-    """A sentence."""
+    entry: Annotated[str, "The entry's key."]
+    note: Annotated[str, "A sentence."]
 
 
 @json_keys(
@@ -94,29 +86,22 @@ class Note(NamedTuple):
 class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, the findings, and the trials without a result."""
 
-    checked: int
-    """Entries that were checked."""
-    sound: int
-    """How many of them have no fault."""
-    findings: int
-    """Findings of every kind."""
-    wrong: int
-    """How many of them give exit 3."""
-    repaired: int
-    """How many --repair fixed."""
+    checked: Annotated[int, "Entries that were checked."]
+    sound: Annotated[int, "How many of them have no fault."]
+    findings: Annotated[int, "Findings of every kind."]
+    wrong: Annotated[int, "How many of them give exit 3."]
+    repaired: Annotated[int, "How many --repair fixed."]
     wrong_repaired: int
-    notes: tuple[Note, ...]
-    """The trials that gave no result."""
-    unchecked: tuple[Note, ...]
-    """The parts that could not be checked, for a reason outside of them."""
-    without_checksum: int
-    """How many of the sound ones could be checked only for their form."""
-    loaded: int | None = None
-    """How many of the checked ones were loaded; null without --load."""
-    rebuilt: int | None = None
-    """How many of them were compiled again, with the same bytes; null without --rebuild."""
-    unseen: tuple[str, ...] = ()
-    """Faults that the check of these caches cannot find, a sentence for each system."""
+    notes: Annotated[tuple[Note, ...], "The trials that gave no result."]
+    unchecked: Annotated[tuple[Note, ...], "Parts that could not be checked, for a reason outside of them."]
+    without_checksum: Annotated[int, "How many of the sound ones could be checked only for their form."]
+    loaded: Annotated[int | None, "How many of the checked ones were loaded; null without --load."] = None
+    rebuilt: Annotated[int | None, "How many compiled to the same bytes again; null without --rebuild."] = (
+        None
+    )
+    unseen: Annotated[
+        tuple[str, ...], "Faults that no check of these caches finds, a sentence by system."
+    ] = ()
     unread: tuple[str, ...] = ()
 
     def exit_code(self, *, strict: bool) -> ExitCode:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import (
     NAMED,
@@ -64,29 +64,20 @@ class WarmOutcome:
     """A program for a target, as warm left it."""
 
     program: str
-    target: OrNull
-    """The target; null where none could be chosen."""
+    target: Annotated[OrNull, "The target; null where none could be chosen."]
     result: WarmResult
-    variant: str = ""
-    """The difference from other builds of the program, such as T=float; with warm --misses the noted key,
-    with warm --recording the first digits of its record."""
-    key: str | None = None
-    """The cache key; null where none could be made."""
-    compile_ns: int | None = None
-    """How long compiling took, now or when it was built."""
-    size_bytes: int | None = None
-    """Bytes of its entry, in allocated blocks."""
-    reason: str = ""
-    """The same as a sentence, or why it failed."""
-    log: str = ""
-    """The compiler's log, with the program's own file name."""
+    variant: Annotated[
+        str, "The difference from the program's other builds, such as T=float, or digits of its record."
+    ] = ""
+    key: Annotated[str | None, "The cache key; null where none could be made."] = None
+    compile_ns: Annotated[int | None, "How long compiling took, now or when it was built."] = None
+    size_bytes: Annotated[int | None, "Bytes of its entry, in allocated blocks."] = None
+    reason: Annotated[str, "The same as a sentence, or why it failed."] = ""
+    log: Annotated[str, "The compiler's log, with the program's own file name."] = ""
     verdict: Verdict | None = None
-    differences: tuple[Difference, ...] = ()
-    """The key fields that differ from the nearest entry, with --check."""
-    lacks_kernels: bool = False
-    """Whether nothing in the artifact can be launched."""
-    remote: bool = False
-    """Whether a hit came from GPUCACHE_REMOTE."""
+    differences: Annotated[tuple[Difference, ...], "With --check: how the nearest entry differs."] = ()
+    lacks_kernels: Annotated[bool, "Whether nothing in the artifact can be launched."] = False
+    remote: Annotated[bool, "Whether a hit came from GPUCACHE_REMOTE."] = False
 
 
 @json_keys("counts.* compile_ns size_bytes remote")
@@ -94,14 +85,10 @@ class WarmOutcome:
 class WarmSummary:
     """The number of items by result."""
 
-    counts: dict[WarmResult, int]
-    """Items whose result is"""
-    compile_ns: int
-    """The time spent on compiling."""
-    size_bytes: int
-    """The total size of the entries."""
-    remote: int = 0
-    """How many hits came from GPUCACHE_REMOTE."""
+    counts: Annotated[dict[WarmResult, int], "Items whose result is"]
+    compile_ns: Annotated[int, "The time spent on compiling."]
+    size_bytes: Annotated[int, "The total size of the entries."]
+    remote: Annotated[int, "How many hits came from GPUCACHE_REMOTE."] = 0
 
     @property
     def exit_code(self) -> ExitCode:
@@ -224,10 +211,10 @@ class FleetOutcome:
     """A build that machines ask for: one for all whose keys agree."""
 
     outcome: WarmOutcome
-    machines: tuple[str, ...]
-    """The profiles of the machines that ask for it; empty for a part of a recording that cannot be read."""
-    cause: str = ""
-    """Why it would miss, in the same words for every program that this happens to."""
+    machines: Annotated[
+        tuple[str, ...], "Profiles of machines that ask for it; empty if the recording is damaged."
+    ]
+    cause: Annotated[str, "Why it would miss, in the same words for every program that this happens to."] = ""
 
 
 @json_keys("profile builds.*")
@@ -235,10 +222,8 @@ class FleetOutcome:
 class FleetMachine:
     """A machine, and how many of its builds came out how."""
 
-    profile: str
-    """Its profile."""
-    builds: dict[WarmResult, int]
-    """Builds that it asks for whose result is"""
+    profile: Annotated[str, "Its profile."]
+    builds: Annotated[dict[WarmResult, int], "Builds that it asks for whose result is"]
 
 
 @json_keys("command builds machines serves")
@@ -247,12 +232,9 @@ class FleetCommand:
     """A command that makes missing builds on one machine."""
 
     words: tuple[str, ...]
-    builds: int
-    """How many missing builds it makes."""
-    machines: tuple[str, ...]
-    """The profiles of the machines whose compilers make them: on any one of these it is run once."""
-    serves: int
-    """How many machines ask for any of them."""
+    builds: Annotated[int, "How many missing builds it makes."]
+    machines: Annotated[tuple[str, ...], "Profiles of machines whose compilers make them; run it on one."]
+    serves: Annotated[int, "How many machines ask for any of them."]
 
     @property
     def command(self) -> str:
@@ -266,12 +248,9 @@ class FleetSummary:
     """The machines, and the smallest set of builds that would serve all of them."""
 
     warm: WarmSummary
-    machines: tuple[FleetMachine, ...]
-    """Every machine."""
-    commands: tuple[FleetCommand, ...]
-    """The commands that make the missing builds."""
-    send: str | None = None
-    """The command that then sends them to the store of GPUCACHE_REMOTE."""
+    machines: Annotated[tuple[FleetMachine, ...], "Every machine."]
+    commands: Annotated[tuple[FleetCommand, ...], "The commands that make the missing builds."]
+    send: Annotated[str | None, "The command that then sends them to the store of GPUCACHE_REMOTE."] = None
 
     @property
     def builds(self) -> int:

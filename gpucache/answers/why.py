@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gpucache.answers.console import Block, Column, Grid, digest, named, one_line, plain
 from gpucache.answers.lookup import Hit, Miss, Verdict
@@ -27,20 +27,16 @@ class Reply:
     """A cache that a program passes on its way to the compiler."""
 
     cache: str
-    state: ReplyState
-    """How it responds."""
-    detail: str
-    """The same as a sentence."""
+    state: Annotated[ReplyState, "How it responds."]
+    detail: Annotated[str, "The same as a sentence."]
 
 
 @json_keys("key created_ns")
 class Build(NamedTuple):
     """An entry that was built."""
 
-    created_ns: Instant
-    """When."""
-    key: str
-    """Its key."""
+    created_ns: Annotated[Instant, "When."]
+    key: Annotated[str, "Its key."]
 
 
 @json_keys(
@@ -52,23 +48,16 @@ class Answer:
     """Whether a program would be found, and if not why."""
 
     program: str
-    target: OrNull
-    """The target; null where none could be chosen."""
-    variant: str
-    """The difference from other builds of the program for the target, such as T=float."""
-    consulted: tuple[str, ...]
-    """The roots that were queried, in order."""
+    target: Annotated[OrNull, "The target; null where none could be chosen."]
+    variant: Annotated[str, "The difference from the program's other builds, such as T=float."]
+    consulted: Annotated[tuple[str, ...], "The roots that were queried, in order."]
     found: Hit | Miss
-    written: tuple[Build, ...] = ()
-    """The builds of this name for the target, newest first."""
-    under_run: tuple[Build, ...] = ()
-    """The same for programs that call NVRTC themselves."""
-    caches: tuple[Reply, ...] = ()
-    """The caches that the program passes: ours, then those below it."""
+    written: Annotated[tuple[Build, ...], "The builds of this name for the target, newest first."] = ()
+    under_run: Annotated[tuple[Build, ...], "The same for programs that call NVRTC themselves."] = ()
+    caches: Annotated[tuple[Reply, ...], "The caches that the program passes: ours comes first."] = ()
     not_asked: tuple[tuple[str, str], ...] = ()
     """Every root that is named and could not be queried, with the reason and the remedy in a sentence."""
-    directory: str | None = None
-    """Where the program is taken to run, if its compiler finds files there."""
+    directory: Annotated[str | None, "Where the program is assumed to run, if that matters."] = None
     elsewhere: Hit | Miss | None = None
     """The result in any other directory, if ``directory`` is not None."""
 
@@ -126,16 +115,13 @@ class Reach:
     """Whether another system's cache would serve the request of --want."""
 
     cache: str
-    wanted: str
-    """The request, in a few words."""
-    verdict: Served | Verdict
-    """The result; a false-hit was made from other inputs."""
-    detail: str
-    """The verdict as a sentence."""
-    differences: tuple[Difference, ...] = ()
-    """The key fields that differ from the nearest entry: before is stored, now is wanted."""
-    nearest: OrNull = ""
-    """The key of the entry that was found, or of the nearest."""
+    wanted: Annotated[str, "The request, in a few words."]
+    verdict: Annotated[Served | Verdict, "The result; a false-hit was made from other inputs."]
+    detail: Annotated[str, "The verdict as a sentence."]
+    differences: Annotated[
+        tuple[Difference, ...], "The differences from the nearest entry: before is stored."
+    ] = ()
+    nearest: Annotated[OrNull, "The key of the entry that was found, or of the nearest."] = ""
 
     @property
     def hit(self) -> bool:

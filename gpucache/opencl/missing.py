@@ -38,13 +38,13 @@ def answer_miss(
         return _left(stores, [(prepared[number], why) for number, why in missed.items()], call)
     if len(missed) > 1:  # before the entry of one can be the nearest to another
         LATER.add(stores, prepared[0], lambda: [why() for why in missed.values()])
-    outcomes = [
+    given = [
         answer
         if isinstance(answer, Hit)
         else build(stores, one, _compiler(call, device, one), missed[number], is_asked=is_below_run())
         for number, (device, one, answer) in enumerate(zip(call.devices, prepared, met, strict=True))
     ]
-    return _given(stores, prepared, outcomes, call)
+    return _given(stores, prepared, given, call)
 
 
 def replace_rejected(
@@ -59,11 +59,11 @@ def replace_rejected(
         for hit in hits:
             discard(stores, hit, why)
         return _left(stores, missed, call)
-    outcomes = [
+    given = [
         build(stores, one, _compiler(call, device, one), told, useless=hit, is_asked=is_below_run())
         for device, (one, told), hit in zip(call.devices, missed, hits, strict=True)
     ]
-    return _given(stores, prepared, outcomes, call)
+    return _given(stores, prepared, given, call)
 
 
 def learn_sizes(stores: Stores, device: Any, prepared: Prepared, hit: Hit) -> None:
@@ -95,11 +95,11 @@ def keep_row(stores: Stores, prepared: Sequence[Prepared], call: "Call", *, is_n
 
 
 def _given(
-    stores: Stores, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: "Call"
+    stores: Stores, prepared: Sequence[Prepared], results: Sequence[Hit | Artifact], call: "Call"
 ) -> Any:
     """The compiler's program, or the program of entries that another process published meanwhile."""
-    hits = [outcome for outcome in outcomes if isinstance(outcome, Hit)]
-    for one, outcome in zip(prepared, outcomes, strict=True):
+    hits = [outcome for outcome in results if isinstance(outcome, Hit)]
+    for one, outcome in zip(prepared, results, strict=True):
         if isinstance(outcome, Hit):
             outcomes.tell(stores, one, outcome)
     keep_row(stores, prepared, call)
