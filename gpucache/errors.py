@@ -80,7 +80,7 @@ class SourceError(UsageError):
 
 
 class UnreadSourceError(SourceError):
-    """A source or a pattern of sources that is too large; other programs can be read all the same."""
+    """A source, or a pattern's match, is too large; other programs can still be read."""
 
 
 class OptionError(UsageError):

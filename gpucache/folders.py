@@ -97,7 +97,7 @@ class Folder:
             self._fd = None
 
     def lent(self) -> "Folder":
-        """The same directory for another user, who leaves it open."""
+        """The directory for a caller that must not close it."""
         return _Lent(self._path, self._fd)
 
     def status(self) -> os.stat_result:
@@ -156,7 +156,7 @@ class Folder:
         return fd
 
     def _open_below(self, parts: tuple[str, ...], flags: int) -> int | None:
-        """A descriptor in one system call; None if this takes single steps, which also raise the error."""
+        """A descriptor by one system call; None to open it step by step, which raises any error."""
         openat2 = _openat2() if self._fd is not None else None
         if openat2 is None:
             return None
@@ -322,7 +322,7 @@ def is_own(status: os.stat_result) -> bool:
 
 
 def for_its_owner(status: os.stat_result) -> str:
-    """How the administrator looks after another user's cache, as the first part of a remedy; else empty."""
+    """The beginning of a remedy if an administrator looks after another user's cache; else empty."""
     if sys.platform == "win32" or os.geteuid() != 0:
         return ""
     return f"set GPUCACHE_OWNER_UID={status.st_uid} to look after it for that user, or "

@@ -35,7 +35,7 @@ from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Language, P
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
 REPLACED = "this process began before another build replaced "
-"""Begins the value of a compiler whose build is unknown; the name of its file follows."""
+"""The beginning of the value for a compiler whose build is unknown; the name of its file follows."""
 SEARCHED = "searched directory"
 """The label of a place that a located artifact may contain."""
 FOLDER = "current directory"
@@ -66,7 +66,7 @@ class KeyInputs(NamedTuple):
     toolchain: Toolchain
     environment: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
-    """The sizes that the artifact is compiled for besides its key; empty unless the compiler builds late."""
+    """The local sizes that the artifact is compiled for, outside of the key; empty unless it builds late."""
     locations: tuple[str, ...] = ()
     """Directories as the compiler is given them, for the located key."""
     file_name: str = ""
@@ -189,7 +189,7 @@ class Difference(NamedTuple):
         return left, right
 
     def apart(self) -> tuple[str | None, str | None]:
-        """Both sides without the values that are on both; whole if only their order differs."""
+        """Both sides without their common values; unchanged if only the order differs."""
         from collections import Counter
 
         left, right = map(Counter, self.values())
@@ -258,7 +258,7 @@ class Closure(NamedTuple):
     """Whether a constant may have been made of the path of a header, as by ``sizeof(__FILE__)``: such a
     constant cannot be found in the artifact."""
     tells_name: bool = False
-    """The same for the name of the source, as far as its compiler does not make that up for each build."""
+    """Whether a constant may have been made of the source's name, unless the compiler makes that up."""
     renames: bool = False
     """Whether a text may have a name that is relative to the current directory, by a ``#line``."""
 

@@ -40,7 +40,7 @@ _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 _SHARED = frozenset(["targets", "options", "defines", "include", "headers", "local_sizes", "checks"])
 """The fields that ``[defaults]`` may contain, too."""
 FIELDS = _SHARED | frozenset(["source", "name", "variants", "spec_constants", "name_expressions"])
-"""Every field; the page of gpucache-manifest(5) tells what each means."""
+"""Every field with its meaning, as on the page gpucache-manifest(5)."""
 
 
 class ProgramSpec(NamedTuple):

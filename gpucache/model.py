@@ -144,7 +144,7 @@ class Toolchain(NamedTuple):
     """
 
     implementation: str
-    """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL), ``nvrtc`` or ``hiprtc``."""
+    """The kind of compiler: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL), ``nvrtc`` or ``hiprtc``."""
     fields: Annotated[tuple[tuple[str, str], ...], "The key fields of the compiler, by name."]
     identity: tuple[str, ...]
 
@@ -255,7 +255,7 @@ class Artifact(NamedTuple):
     build_log: str = ""
     compile_ns: int = 0
     lowered_names: Mapping[str, str] = _NO_NAMES
-    """Name expression to lowered (mangled) name; empty for OpenCL."""
+    """The lowered (mangled) name of each name expression; empty for OpenCL."""
     uncovered: tuple[str, ...] = ()
     """Files that the compiler read and the key does not cover, so that it must not be stored."""
     refusal: str | None = None
@@ -279,14 +279,14 @@ class EntryHead(NamedTuple):
     options: tuple[str, ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
     located: bool = False
-    """Whether the artifact contains paths, so that only the same directories may reuse it."""
+    """Whether the artifact contains paths, so that it may be reused only in the same directories."""
     lowered_names: Mapping[str, str] = _NO_NAMES
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[Check, ...] = ()
     """The failure table; empty if no checks were compiled in."""
     place: str = ""
-    """Distinguishes places of source files without naming them; empty for a source in memory."""
+    """A digest of the source file's place; empty for a source in memory."""
     has_log: bool = False
     """Whether the compiler printed a log, which is in the detail."""
     checks: str = Checks.NONE.value
@@ -299,7 +299,7 @@ class EntryDetail(NamedTuple):
     build_log: str = ""
     tool_version: str = ""
     provenance: tuple[tuple[str, str], ...] = ()
-    """The files and places it was built from, as far as known: for people and for rebuilding, never a key."""
+    """The files and directories that it was built from, if known: for people and to rebuild, never a key."""
 
 
 class Entry(NamedTuple):

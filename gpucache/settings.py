@@ -47,7 +47,7 @@ ENVIRONMENT = (
     "GPUCACHE_SIGNING_KEY",
     "GPUCACHE_TRUSTED_KEYS",
 )
-"""Every variable that settings are made of; the page of gpucache(1) tells what each means."""
+"""Every variable that is a setting; gpucache(1) explains each."""
 RUN_ENVIRONMENT = (
     "GPUCACHE_RUN_SOCKET",
     "GPUCACHE_RUN_ROOTS",
@@ -67,7 +67,7 @@ RUN_ENVIRONMENT = (
 
 
 class Remote(NamedTuple):
-    """The store on another machine that is asked last."""
+    """The store on another machine, which is queried after all roots."""
 
     url: str
     timeout_s: float = DEFAULT_REMOTE_MS / 1000
@@ -77,9 +77,9 @@ class Remote(NamedTuple):
     limited_by: str = "GPUCACHE_REMOTE_TIMEOUT_MS"
     """The variable that raises the time."""
     patient: bool = False
-    """Whether that is the time of one reply, and any number may be waited for."""
+    """Whether the limit is for each reply, so that waiting for many replies may take longer."""
     others: tuple[str, ...] = ()
-    """The URLs of stores that are asked in this order for what the one before lacks."""
+    """The URLs of further stores, each queried for entries that the stores before it lack."""
 
 
 class Settings(NamedTuple):
@@ -177,7 +177,7 @@ def _urls(text: str) -> list[str]:
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """A warning for each unknown variable whose name resembles ours, with the nearest of ours.
 
-    And for each of ours whose value is ignored, apart from those for which ``read_settings`` raises.
+    Also one for each of our variables whose value is ignored; ``read_settings`` raises for the rest.
     """
     known = (*ENVIRONMENT, *RUN_ENVIRONMENT)
     told = []

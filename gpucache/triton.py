@@ -97,7 +97,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         return str(self._staging / filename)
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
-        """Publish the files of a kernel as one entry; ``group`` names those that stay."""
+        """Publish the files of a kernel as one entry; ``group`` names the files that belong to it."""
         if self._falls_back():
             return self._plain.put_group(filename, group)
         files = {name: self._made.get(name) or Path(path).read_bytes() for name, path in group.items()}
@@ -132,7 +132,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         return placed
 
     def _wait(self, key: CacheKey) -> None:
-        """Hold the lock of a kernel until it is kept, or wait once for the process that compiles it.
+        """Lock a kernel until it is published, or wait once for the process that is compiling it.
 
         This class does not see a compile fail, so the lock goes with the manager, and is not waited for
         without limit.
@@ -224,7 +224,7 @@ def _cache_dir() -> Path:
 
 
 def _staging(parent: Path | None = None) -> Path:
-    """A new directory of this process, named as Triton names those in which it writes."""
+    """A new directory of this process, with a name like Triton's own temporary directories."""
     if parent is None:
         try:
             return _staging(_cache_dir())

@@ -19,7 +19,7 @@ from gpucache.units import format_count, format_duration, format_size, printable
 FEWEST_FOR_OUTLIERS = 8
 """The fewest durations of which outliers are counted."""
 FEWEST_PAIRS = 5
-"""Of four pairs of mere noise one run in sixteen has all on one side, of five one in thirty-two."""
+"""With four pairs, noise puts all on one side in one run of sixteen; with five, in one of thirty-two."""
 
 
 CACHED = ("key", "lookup", "compile", "load", "kernels", "first launch")
@@ -52,7 +52,7 @@ class BenchVerdict(StrEnum):
     FASTER = "faster"
     """Warm starts are faster: the whole interval of the ratio is above 1."""
     NO_DIFFERENCE = "no-difference"
-    """They are not faster; the smallest difference that would have shown follows."""
+    """Warm starts are not faster; the smallest difference that would have shown follows."""
     UNDECIDED = "undecided"
     """There are too few pairs to tell."""
     DEGRADED = "degraded"
@@ -84,7 +84,7 @@ class Sample:
 
     @property
     def cached_ns(self) -> int | None:
-        """The sum of the phases that a cache can change; None where none of them was timed."""
+        """The sum of the phases that a cache can change; None if no such phase was timed."""
         durations = [duration for name, duration in self.phases if name in CACHED]
         return sum(durations) if durations else None
 
@@ -116,7 +116,7 @@ class Spread:
 class Ratio:
     """One kind of starts divided by another, pair by pair.
 
-    Of fewer than five pairs the ends of the interval are the lowest and the highest.
+    With fewer than five pairs the interval is from the lowest to the highest ratio.
     """
 
     median: Annotated[float, "The median of the pairs."]
@@ -414,7 +414,7 @@ def caveats(case: BenchCase) -> Iterator[str]:
 
 
 def _outlier_words(found: Sequence[ArmResult]) -> str:
-    """How many starts are far from the others; they count like all the others."""
+    """How many starts are far from the others; outliers are counted in every figure."""
     parts = [f"{one.spread.outliers} of {one.spread.runs} {one.arm} starts" for one in found]
     verb = "is" if len(found) == 1 and found[0].spread.outliers == 1 else "are"
     return f"{_list(parts)} {verb} far from the others"
@@ -483,7 +483,7 @@ def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[Block]
 
 
 def _is_apart(case: BenchCase) -> bool:
-    """Whether the ratio differs by a tenth from that of the two times beside it."""
+    """Whether the ratio differs by a tenth from the quotient of the two medians printed next to it."""
     if case.ratio is None or case.cold is None or case.warm is None:
         return False
     return not 0.9 < case.ratio.median * case.warm.median_ns / max(case.cold.median_ns, 1) < 1.1
@@ -557,7 +557,7 @@ _SHARE = re.compile(r"\b\d+ %")
 
 
 def _together(sentences: Sequence[str]) -> str:
-    """One sentence for those that differ only in a percentage, with the least and the most of it."""
+    """Sentences that differ only in a percentage as one sentence, with the lowest and the highest."""
     shares = sorted(
         (share for one in sentences for share in _SHARE.findall(one)), key=lambda one: int(one[:-2])
     )

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PLOTS = (".png", ".svg", ".pdf")
 SUFFIXES = (".json", ".md", *PLOTS)
 _WIDTH, _MARGIN, _LEFT, _RIGHT = 10.0, 0.3, 1.1, 7.2
-"""Of the picture, around it, and where the bars begin and end."""
+"""In inches: the picture's width, its margin, and where the bars begin and end."""
 _LINE, _BAR, _AXIS = 0.19, 0.3, 0.62
 """The heights of a line of text, of a bar with its gap, and of an axis with its label."""
 _LINE_CHARS = 122

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 PIPE_WIDTH = 10_000
-"""The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
+"""The width of a pipe, in which nothing is ever broken over lines or left out."""
 PIPE_COLUMN = 64
 """The most columns to which the cells of a pipe are filled up; a longer one moves the rest of its row."""
 PROSE_WIDTH = 32
@@ -56,14 +56,14 @@ class Line(NamedTuple):
     text: str
     style: str = ""
     ascii: str = ""
-    """Its replacement if only ASCII can be written."""
+    """The text to write instead where only ASCII can be written."""
 
     def lines(self, width: int) -> "Iterator[Pieces]":
         yield from ([line] for line in _broken(self, width))
 
 
 Cell = str | Line
-"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
+"""Text with a style or without. A table may have a hundred thousand rows, so plain text is a ``str``."""
 Pieces = Sequence[Cell]
 """The text of one line, each piece in its style."""
 
@@ -268,7 +268,7 @@ def _console() -> "Console":
 
 
 def _fit(cells: Sequence[Cell], widths: Iterable[int]) -> TypeGuard[Sequence[str]]:
-    """Whether no cell has a style, or takes another number of columns than it has characters, or too many."""
+    """Whether every cell is plain text that takes a column for each character and is not too long."""
     return all(
         isinstance(cell, str) and cell.isascii() and len(cell) <= width
         for cell, width in zip(cells, widths, strict=True)
@@ -296,7 +296,7 @@ def _cells(text: str) -> int:
 
 
 def shortened(path: str, width: int) -> str:
-    """A path in so many characters: the home directory as ~, an ellipsis in the middle if it is too long."""
+    """A path of at most so many characters: the home directory as ~, an ellipsis in the middle if needed."""
     home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing without a home
     if len(home) > 1 and path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
@@ -366,7 +366,7 @@ _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_<|"} | {"\n": "<br
 
 
 def markdown_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """The same in Markdown, as for the summary of a job: tables and lists are Markdown's."""
+    """Blocks as Markdown, such as for the summary page of a CI job."""
     for block in blocks:
         if isinstance(block, Grid):
             used = [at for at, one in enumerate(block.columns) if not one.drawn]

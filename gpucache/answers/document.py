@@ -32,7 +32,7 @@ class Form(NamedTuple):
     record: type | None = None
     """The type of a record, also of those in a list."""
     words_of: tuple[type[StrEnum], ...] = ()
-    """The enumerations whose words it takes."""
+    """The enumerations whose words the value can be."""
 
 
 class Key(NamedTuple):
@@ -55,7 +55,7 @@ class Key(NamedTuple):
 
 
 def document(command: str, outcomes: Iterable[object], summary: object) -> Iterator[str]:
-    """The document of a command that ran, piece by piece, so that only the text of many outcomes is kept.
+    """The document of a command that ran, piece by piece; in memory is only the text of its outcomes.
 
     It begins once all outcomes have been read. The summary is read after them, and may count them.
     """

@@ -30,7 +30,7 @@ class CacheEntry(NamedTuple):
     artifact_kind: Annotated[str, "The kind of binary: cubin, ptx, opencl-binary and others."] = ""
     variant: Annotated[str, "The difference from the program's other builds, such as T=float."] = ""
     unique: bool = False
-    """Whether no other entry can be another version of this one: it is opaque, or bound to its place."""
+    """Whether no other entry can replace this one, as it is opaque or bound to its place."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""
@@ -47,14 +47,14 @@ class CacheEntry(NamedTuple):
     """Its only reader, such as an interpreter, if that is not on this machine; empty if it is not known to
     be missing."""
     place: str = ""
-    """Distinguishes the place of its source from other places; empty if that is not known."""
+    """A digest of the place of its source; empty if the place is not known."""
     renewed: bool = False
-    """Whether every start of the owner writes it again, so that this tells nothing of a miss."""
+    """Whether every start of the owner writes it again, so that a new time does not mean a miss."""
     shows: bool | None = True
     """Whether its content, or its emptiness, shows that it is its owner's, None if it was not read. Otherwise
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
     uses_show: bool = True
-    """Whether uses show in ``last_used_ns``: not where other users or other machines read."""
+    """Whether every use changes ``last_used_ns``; False if other users or other machines read the entry."""
     files: Annotated[int, "The number of its files."] = 1
     pinned: Annotated[str, "The name of a pin by which its user keeps it in a store."] = ""
     handle: object = None
@@ -90,7 +90,7 @@ class EntryReport(NamedTuple):
 
     @property
     def origin(self) -> tuple[KeyField, ...]:
-        """Where it came from, which is not part of the key."""
+        """Where the entry was built or pulled from; not part of its key."""
         return tuple(KeyField(*pair) for pair in self.provenance)
 
     @property
@@ -123,7 +123,7 @@ class Location(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its difference from the other caches that are shown with it."""
+        """Words that distinguish this cache from others shown with it."""
         return f"{self.cache} ({self.role})" if self.role else self.cache
 
 

@@ -57,7 +57,7 @@ class Removal(NamedTuple):
 
     @property
     def refused(self) -> Kept | None:
-        """Why the entry stays although it was chosen; None where its removal will be tried."""
+        """Why the chosen entry cannot be removed; None if its removal will be tried."""
         if self.entry.pinned:
             return Kept(f"it is pinned as {self.entry.pinned}", pinned=True)
         why = self.entry.stays or ("" if self.rule == ALL else self.entry.indivisible)
@@ -70,7 +70,7 @@ class EvictOutcome(NamedTuple):
 
     removal: Removal
     kept: Kept | None = None
-    """Why it stays; None where it was removed."""
+    """Why the entry was not removed; None if it was."""
     tried: bool = True
     """False for an outcome that a plan expects."""
 
@@ -114,9 +114,8 @@ class EvictSummary:
     stay: Annotated[int, "How many of those are still there."] = 0
 
     def of(self, outcomes: Iterable[EvictOutcome]) -> Iterator[EvictOutcome]:
-        """Passes outcomes through, one by one, and counts them.
-
-        An entry that changed since it was chosen counts as kept; one that another process removed is ignored.
+        """Count outcomes while they pass. An entry that changed since it was chosen counts as kept; one
+        that another process removed is ignored.
         """
         for outcome in outcomes:
             self.chosen += 1
@@ -151,7 +150,7 @@ class EvictSummary:
 )
 @dataclass(slots=True)
 class Foreseen(EvictSummary):
-    """Of a plan, which removes nothing yet: the entries that a run of it would remove."""
+    """The entries that an eviction would remove, counted by ``--dry-run``."""
 
     would_remove: Annotated[int, "Entries that would go."] = 0
     would_strip: Annotated[int, "Entries of which the binary would stay."] = 0
@@ -176,7 +175,7 @@ class Foreseen(EvictSummary):
 
 
 class Evictions:
-    """The text about outcomes of evict; a few of a million are kept, all if ``whole``."""
+    """The text about outcomes of evict: of many equal ones a few are named, or all if ``whole``."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self._whole = whole
@@ -206,7 +205,7 @@ class Evictions:
         )
 
     def done(self, summary: EvictSummary) -> Iterator[Block]:
-        """The removed entries, and those that stayed and why; each removed entry only if ``whole``."""
+        """The number of removed entries, and each entry that was not removed; with ``whole`` every entry."""
         for removal in self._shown if self._whole else ():
             one, how = removal.entry, "stripped to its binary" if removal.part_bytes else "removed"
             yield one_line(f"{one.key[:12]} {named(one.program, one.target)} was {how}: {removal.rule}")
@@ -234,7 +233,7 @@ class Evictions:
         return Grid(columns, self._shown, every=self._whole)
 
     def _kept(self, one: str, many: str) -> Iterator[Block]:
-        """The entries that stayed, once per shared reason; all of their keys if ``whole``."""
+        """The entries that were not removed, in a line for each reason; with ``whole`` all their keys."""
         for reason, keys in self._why.items():
             which = format_list(keys, len(keys) if self._whole else NAMED)
             yield plain(f"{which} {one if len(keys) == 1 else many}: {reason}", "yellow")

@@ -52,7 +52,7 @@ class LayerResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A build that a command requested; equal requests are listed once."""
+    """A build that a command requested; equal requests are one."""
 
     program: Annotated[str, "The name of its first kernel, or of its file."]
     target: Annotated[OrNull, "Its target, several joined by commas; null if that is not known."]

@@ -257,7 +257,7 @@ def compiling(one: Compiling) -> Line:
 
 
 def _findings(states: Sequence[CacheState], *, named: bool = True) -> Iterator[Block]:
-    """The problems of the places of caches, each once; the faults that a scan sees; then other remarks."""
+    """Each problem of a cache's place, then faults that a scan sees, then other remarks."""
     places: dict[str, dict[str, str]] = {}
     for one in states:
         for sentence in one.location.problems:

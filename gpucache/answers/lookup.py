@@ -16,8 +16,8 @@ class Verdict(StrEnum):
     """A header, define, option, driver, compiler or variable differs from the nearest entry; it is named
     with both values."""
     INCOMPLETE = "incomplete"
-    """It exists, but is not compiled for a local size; programs hit it, and compile once more at their
-    first launch with that size."""
+    """The entry is not compiled for a local size: programs hit it, and compile at their first launch
+    with that size."""
     EVICTED = "evicted"
     """It was removed: when, and by which rule."""
     CORRUPT = "corrupt"
@@ -49,10 +49,10 @@ class Miss(NamedTuple):
     differences: tuple[Difference, ...] = ()
     nearest: CacheKey | None = None
     unread: str = ""
-    """Why a store could not be read, in the same words for every program."""
+    """Why a store could not be read, in words that are equal for all programs."""
 
     def failed(self, when: str = "") -> "Miss":
-        """The same once its program did not compile: a change since an earlier build may be the cause.
+        """The miss of a program that then did not compile: a change since an earlier build may be the cause.
 
         ``when`` is the instant of a failure in an earlier process.
         """
@@ -84,9 +84,9 @@ class Noted(StrEnum):
 
     NEW = "new"
     KNOWN = "known"
-    """It was kept already, within the last hour."""
+    """The request was noted already, within the last hour."""
     LOST = "lost"
-    """It could not be written, or is too large."""
+    """The request could not be written, or is too large."""
     NONE = "none"
     """There was nothing to keep."""
 

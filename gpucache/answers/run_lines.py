@@ -58,7 +58,7 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
 
 
 def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
-    """The same for a command that was able to ask; one that failed may have ended before its first build."""
+    """Why a command had no build: one that failed may have ended before its first."""
     if code == NOT_STARTED and not loaded:
         return f"{_UNSEEN}; {_NO_ROOM}"
     if not loaded:
@@ -90,7 +90,7 @@ def learning_line(noted: int) -> str:
 
 
 def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int) -> "Iterator[str]":
-    """The parts of the line that numbers alone give; for hits alone these are all."""
+    """The parts of the line that are numbers: all of the line, if every build was a hit."""
     yield f"{format_count(builds, 'build')}: {format_count(hits, 'hit')}, " + format_count(
         builds - hits, "miss", "misses"
     )

@@ -67,7 +67,7 @@ class PullResult(StrEnum):
     UNSIGNED = "unsigned"
     """No trusted key signed it."""
     DAMAGED = "damaged"
-    """The store lacks some of its bytes or has others, or its format's check found it damaged."""
+    """Some of its bytes are missing or wrong in the store, or the check of its format found damage."""
     REFUSED = "refused"
     """The cache does not take it."""
     FAILED = "failed"
@@ -125,7 +125,7 @@ class Unsound(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """The entries of one system that a pin of a store keeps; one with several pins counts for the first."""
+    """The entries of a system that a pin keeps in a store; one with several pins counts for the first."""
 
     pin: Annotated[str, "Its name, as push --pin takes it."]
     cache: Annotated[str, "The system's name, as --cache takes it."]
@@ -145,7 +145,7 @@ class NotMoved(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """Entries for other machines, all because of one fact; an entry with two differences counts for both."""
+    """Entries that differ from the machine in one fact; an entry that differs in two counts for both."""
 
     cache: str
     fact: Annotated[str, "The fact that differs, such as architecture, driver or version."]
@@ -443,7 +443,7 @@ def _reasons(summary: TransferSummary, reasons: Sequence[NotMoved]) -> Iterator[
 
 
 def _sum(summary: TransferSummary, counts: Mapping[_R, int], words: Mapping[_R, str], nothing: str) -> Block:
-    """The counts that are not zero; the words of entries that were moved, or would be, come first."""
+    """The counts that are not zero; entries that were moved, or would be, come first."""
     done, would = list(words)[:2]
     parts = [f"{counts[result]} {words[result]}" for result in list(words)[2:] if counts[result]]
     if moved := counts[done] + counts[would]:

@@ -175,7 +175,7 @@ def _beginning(log: str, *, whole: bool) -> str:
 
 
 def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]:
-    """One sentence for all items with the same reason; it names only a few of them unless ``whole``."""
+    """A sentence for each reason, which names a few of its items, or all if ``whole``."""
     groups: dict[tuple[WarmResult, str, str], list[WarmOutcome]] = {}
     for outcome in outcomes:
         if outcome.reason and outcome.result is not WarmResult.BUILT:
@@ -208,7 +208,7 @@ def _item(one: WarmOutcome) -> str:
 @json_keys("outcome.* machines")
 @dataclass(frozen=True, slots=True)
 class FleetOutcome:
-    """A build that machines ask for: one for all whose keys agree."""
+    """A build that machines ask for; machines whose keys are equal share one."""
 
     outcome: WarmOutcome
     machines: Annotated[
@@ -331,7 +331,7 @@ def misses(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[
 
 
 def _short(summary: FleetSummary) -> Mapping[str, str]:
-    """The short names of machines: their profiles without directory and suffix, if these names differ."""
+    """The names of machines: their profiles without directory and suffix where that is unambiguous."""
     stems = {one.profile: PurePath(one.profile).stem for one in summary.machines}
     return stems if len({*stems.values()}) == len(stems) else {one: one for one in stems}
 
@@ -408,7 +408,7 @@ class Shell(NamedTuple):
     words: tuple[str, ...]
 
     def lines(self, width: int) -> Iterator[Pieces]:
-        """As many options with their values on a line as fit."""
+        """A command line in lines of as many options as fit."""
         marked = (("\0" if word.startswith("--") else " ") + shlex.quote(word) for word in self.words)
         line = " "
         for part in "".join(marked).lstrip().split("\0"):

@@ -50,7 +50,7 @@ class Installation(NamedTuple):
     """The files of one compiler that exist."""
 
     libraries: tuple[Path, ...]
-    """The compiler's own libraries, the one that is called first; empty if that was not found."""
+    """The compiler's own libraries, first the one that programs call; empty if it was not found."""
     builtins: tuple[Path, ...] | None = None
     """The headers and bitcode that it also reads; None if it is known to read none."""
     configuration: tuple[Path, ...] | None = None
@@ -247,7 +247,7 @@ def read_library(path: Path) -> Library:
 
 
 def search_places(file: Path, name: str, library_path: str) -> list[Path]:
-    """Where the loader looks for a library that another one loads, and beside that one. Source: ld.so(8)."""
+    """Where the loader looks for a library that a file needs, and that file's directory. Source: ld.so(8)."""
     library = read_library(file)
     origin = str(file.parent)
     # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
@@ -315,7 +315,7 @@ _contents: dict[Path, str] = {}
 
 
 def replaced_file() -> Path | None:
-    """A file of a compiler that is another one in this process by now; None if there is none.
+    """A file of a compiler that was replaced since this process loaded it; None if there is none.
 
     Compilers load some of their libraries when they compile, and read other files then; all may be replaced
     before that.

@@ -49,8 +49,8 @@ class Compilation(NamedTuple):
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may contain no kernel."""
     source_path: str = ""
-    """The path of the source, if it has directories, which are in the artifact or the log if the
-    whole name was written there; empty if the key has all of the name, or if it is always the same."""
+    """The path of the source, if an artifact or log with this path may be reused only there; empty if the
+    key has the whole name, or the name has no directories or is always the same."""
 
 
 class CompilersCache(NamedTuple):
@@ -76,7 +76,7 @@ class Backend(Protocol):
 
     @property
     def languages(self) -> Sequence[StrEnum]:
-        """This language, and others that its compilers take."""
+        """All languages that its compilers take, the main one first."""
 
     @property
     def caches(self) -> Sequence[CompilersCache]:

@@ -24,11 +24,11 @@ class Spelling(NamedTuple):
     """An option that takes a value: its canonical form and every way to write it."""
 
     canonical: str
-    """The text before the value, such as ``-D``."""
+    """The spelling in keys: the text before the value, such as ``-D``."""
     joined: tuple[str, ...]
     """Prefixes with the value in the same token, the longest first."""
     apart: tuple[str, ...]
-    """Tokens whose value is the next token."""
+    """Spellings whose value is the next token."""
     strips: bool = False
     """Whether blanks around a value in the same token are not part of it."""
 

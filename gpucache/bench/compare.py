@@ -56,7 +56,7 @@ _SLOW_NS = 1_000_000_000
 def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Ratio:
     """The median of the ratios of pairs, with the ends of its 95 % interval; needs at least one pair.
 
-    For fewer than five pairs the ends are the lowest and the highest ratio, which is not such an interval.
+    With fewer than five pairs the interval is from the lowest to the highest ratio.
     """
     logs = sorted(
         math.log(max(over, 1) / max(under, 1)) for over, under in zip(numerators, denominators, strict=True)
@@ -66,7 +66,7 @@ def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Rati
 
 
 def compare_cached(cold: Sequence[Sample], others: Sequence[Sample]) -> CachedPart | None:
-    """The part of cold starts that a cache can change, against their partners'; None if it was not timed."""
+    """Cold starts compared with their partners, by the phases that a cache can change; None if not timed."""
     cold_ns = [sample.cached_ns for sample in cold if sample.cached_ns is not None]
     others_ns = [sample.cached_ns for sample in others if sample.cached_ns is not None]
     if not cold_ns or len(cold_ns) != len(others_ns):
@@ -185,14 +185,14 @@ class Measured:
     """Why cold and warm starts are the same; empty if they may differ."""
     same_output: bool = False
     foreign_load: float = 0.0
-    """The share of all cores that other processes used in the meantime; 0 to 1."""
+    """The share of all cores that other processes used during the measurement, from 0 to 1."""
     against: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def own(self) -> tuple[Sample, ...]:
-        """The starts but those of peers; the uncounted ones if there are no others."""
+        """The starts, but none of a peer's; the uncounted first starts if there are no others."""
         return tuple(sample for sample in self.samples or self.first if not is_peer(sample.arm))
 
     @property

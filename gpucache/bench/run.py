@@ -88,7 +88,7 @@ class Planned:
 
     case: BenchCase
     begin: Callable[[Path, Say], Begun | str] | None = None
-    """Prepares it below an empty directory, or returns why that failed; None if nothing is to be tried."""
+    """Prepare the case below an empty directory; returns why that failed, or None."""
 
 
 @contextmanager
@@ -220,7 +220,7 @@ def read(stat: Path = STAT) -> Reading | None:
 
 
 def foreign_share(before: Reading | None, after: Reading | None) -> float:
-    """The share of all cores that others used between two readings, from 0 to 1. Pure."""
+    """The share of all cores that other processes used between two readings, from 0 to 1."""
     if before is None or after is None or after.at_s <= before.at_s:
         return 0.0
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)

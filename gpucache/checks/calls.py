@@ -92,7 +92,7 @@ class _Call:
     opened: int
     check: Check
     buffer: int | None = None
-    """Of a check of an index: the place of its buffer among the kernel's own arguments."""
+    """For a check of an index: the position of its buffer among the kernel's own arguments."""
 
 
 class _Place:

@@ -34,7 +34,7 @@ NO_FAILURE = struct.pack("=i", -1)
 UNNUMBERED = 0x7FFFFFFF
 MAX_OPERANDS = 8
 MAX_SIZES = 64
-"""The most arguments of a kernel whose sizes are handed over."""
+"""The number of arguments up to which a launch passes their sizes."""
 UNKNOWN_SIZE = (1 << 64) - 1
 OUTSIDE = "index %d is outside of {}, which has %d elements"
 _MAX_KERNELS = 1 << 30
@@ -61,7 +61,7 @@ class Failure:
 
 
 def sizes_of(sizes: Iterable[int | None]) -> bytes:
-    """The sizes of arguments in bytes, None for those that are no buffers, as they follow the record."""
+    """The sizes of arguments in bytes, as they follow the record; None means no buffer."""
     known = [UNKNOWN_SIZE if size is None else size for size in sizes][:MAX_SIZES]
     return struct.pack(f"={MAX_SIZES}Q", *known, *[UNKNOWN_SIZE] * (MAX_SIZES - len(known)))
 

@@ -24,7 +24,7 @@ from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, 
 
 
 def compiled(given: tuple[Any, ...], question: tuple[bytes, ...]) -> ObjectCode:
-    """The code of a call's arguments in their order. Raises as ``compile_program`` does.
+    """The code for the arguments of ``compile_program``. Raises as ``compile_program`` does.
 
     ``question`` is the question that a row will answer the next time; empty if none does.
     """
@@ -77,7 +77,7 @@ def compiled(given: tuple[Any, ...], question: tuple[bytes, ...]) -> ObjectCode:
 _REQUESTS_KEPT = 64
 _SOURCE_BYTES_KEPT = 256 << 10
 _requests: dict[tuple[Any, ...], BuildRequest] = {}
-"""The requests of the last calls by their arguments, as programs ask for the same again."""
+"""The last requests by the arguments of their calls, as programs repeat calls."""
 
 
 def _kept_request(given: tuple[Any, ...], cwd: str) -> BuildRequest:
@@ -138,7 +138,7 @@ class _OwnBuild:
     def __init__(self, request: BuildRequest) -> None:
         self.request = request
         self.compilation: Compilation | None = None
-        """How to compile; None for the options as they were given, which is never kept."""
+        """How to compile; None to use the options as given, whose result is never stored."""
         self.artifact: Artifact | None = None
         self.failed = False
         """Whether NVRTC refused; the program then gets NVRTC's error."""

@@ -21,7 +21,7 @@ MAKERS: Mapping[str, Any] = {
 }
 """By kind of artifact."""
 NAME = b"gpucache.cuda"
-"""The name of a source in a question; a program that calls NVRTC itself has other options beside it."""
+"""The name of every source in our questions; a program that calls NVRTC itself has other options."""
 _LOADED = "@loaded"
 """As ``backends.options`` has it."""
 _OWN_HEADERS = b"gpucache/check.h"

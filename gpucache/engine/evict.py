@@ -31,7 +31,7 @@ TYPICAL_NS = 200 * 10**6
 _AT_ONCE_NS = 60 * 10**9
 """Entries used within so long are equally in use."""
 ORDERED_TOGETHER = 4096
-"""How many entries are kept at once to be removed in their order."""
+"""How many entries are sorted at once, for their removal in order."""
 _RANK = struct.Struct(">??d8sqQ")
 """Whether an entry is refused and whether it fits below the mark, its value, the beginning and the hash
 of its key, its size in bytes or files."""
@@ -39,7 +39,7 @@ of its key, its size in bytes or files."""
 
 _BY_USE = "--stale and --superseded"
 _LEFT_SHOWN = 5
-"""How many of the things that stay in a cache are reported one by one."""
+"""How many remaining files of a cache are reported one by one."""
 NOTHING_ASKED = (
     "no filter was given; add --max-size, --max-files, --older-than, --superseded, --stale, --unlike, "
     "--program, --target or --all"
@@ -96,7 +96,7 @@ class Limits:
 class EvictPlan:
     """Which entries of one cache go, by which rule and in which order.
 
-    An entry is judged when it is read, so that of a cache that is read anew nothing is kept.
+    Entries are judged as they are read, so none has to be held in memory if the cache is read again.
     """
 
     entries: Iterable[CacheEntry]
@@ -106,14 +106,13 @@ class EvictPlan:
     order: Callable[[CacheEntry], bytes] | None = None
     """The sort key: the lowest goes first; None for the order in which they are read."""
     strip: Cache | None = None
-    """The cache, if the binaries of its entries stay."""
+    """The cache, if only the binaries of its entries are left."""
     unseen: bool = False
-    """Whether a rule that goes by uses chooses nothing, as no entry shows one."""
+    """Whether a rule about last uses chooses nothing because no entry of the cache shows a use."""
 
     def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
-        """The entries that go; ``passed`` is called with each that stays.
-
-        If they are too many to sort at once, each piece is sorted.
+        """The entries to remove; ``passed`` is called with each other entry. Too many to sort at once are
+        sorted in pieces.
         """
         chosen = self._chosen(passed)
         if self.order is None:
@@ -153,7 +152,7 @@ def plan_each(
 def plan_together(
     caches: Sequence[Iterable[CacheEntry]], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
 ) -> list[EvictPlan]:
-    """The same for several caches, with one size limit for their total.
+    """The plans for several caches, with one size limit for their total.
 
     The least valuable entries go first, in whichever cache they are; entries that cannot be removed stay as
     long as there is anything else to remove.
@@ -244,7 +243,7 @@ def _tests(
 def _to_low_water(
     plans: Sequence[EvictPlan], limits: Limits, value: Callable[[CacheEntry], float]
 ) -> list[EvictPlan]:
-    """The least valuable of the entries that some plans choose, as many as the low-water mark needs.
+    """The least valuable entries that the plans choose, as many as the low-water mark needs.
 
     Entries that can never be removed come last, so that the reasons are reported if the limit cannot be met.
     For each chosen entry its place in the order is kept, 80 bytes or so.
@@ -300,7 +299,7 @@ def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[
 
 
 def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
-    """Remove the planned entries; one that changed since it was chosen stays."""
+    """Remove the planned entries, but none that changed since it was chosen."""
     removals = evict_plan.removals(passed)
     if (strip := evict_plan.strip) is not None:
         for removal in removals:
@@ -311,7 +310,7 @@ def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: No
 
 
 def _together(cache: Cache, some: Iterable[Removal], rule: str) -> Iterator[EvictOutcome]:
-    """Removals that share the cost of one. A cache may read them all before it reports the first."""
+    """Remove several entries at once. A cache may take them all before it reports the first."""
     asked: deque[Removal] = deque()
 
     def going() -> Iterator[CacheEntry]:
@@ -373,7 +372,7 @@ class Eviction:
 
     @property
     def unseen(self) -> str:
-        """A sentence about caches in which uses leave no trace, if a rule goes by them; else empty."""
+        """A sentence about caches in which uses leave no trace, if a rule needs uses; else empty."""
         names = format_list([*dict.fromkeys(cache.name for cache, one in self.plans if one.unseen)], 8)
         return f"no use of an entry of {names} is recorded, so {_BY_USE} choose none" if names else ""
 

@@ -256,7 +256,7 @@ def _nearest(stores: Stores, records: Sequence[Record], prepared: Prepared) -> M
 
 
 def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
-    """A sentence on the build that was never made, if the nearest entry is another program's or target's."""
+    """A sentence saying that this was never built, if the nearest entry is another program's or target's."""
     program, target = prepared.request.program.name, str(prepared.request.target)
     builds = [event for record in records for event in record.builds]
     if not builds:
@@ -270,7 +270,7 @@ def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found:
 
 
 def _origin(event: Event, prepared: Prepared) -> str:
-    """An entry with its time, as the journal keeps the words, and with the name of another program."""
+    """An entry with the time of its build, and with its program's name if that is another one."""
     named = "" if event.program == prepared.request.program.name else f" as {event.program}"
     return f"{event.key[:12]}, built at {format_instant(event.when_ns)}{named}"
 
@@ -295,7 +295,7 @@ def _asked(stores: Stores) -> str:
 
 
 def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: str) -> str | None:
-    """For a program without a history: whether a sample shows that its record was lost, or all records."""
+    """For a program without a history: a sentence if entries in the sample show that records were lost."""
     heads = [(entry.key, entry.head) for entry in sample if entry.head is not None]
     for key, head in heads:
         if head.program == name:
@@ -498,7 +498,7 @@ _LABELS: Mapping[str, tuple[int, str]] = {
     RESOLUTION: (0, "the same headers are reached another way"),
     "local size": (0, "an older gpucache had local sizes in the key, which no longer belong there"),
 }
-"""By label the weight of a difference, and its phrase if it is not 'label left -> right'."""
+"""The weight of a difference by its label, and its phrase if that is not 'label left -> right'."""
 _OLDER = (
     "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
     "it is compiled once more"
@@ -541,7 +541,7 @@ def _options_weight(item: Difference) -> int:
 
 
 def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
-    """Phrases for the differences, the heaviest first, without those that follow from another.
+    """Phrases for the differences, the heaviest first, but none for a difference that another one implies.
 
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
@@ -622,7 +622,7 @@ def _options(item: Difference) -> Iterator[str]:
 
 
 def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The options that are in both sequences equally often, in order."""
+    """The first sequence's options that both have equally often, in order."""
     count, other_count = Counter(options), Counter(others)
     return [option for option in options if count[option] == other_count[option]]
 

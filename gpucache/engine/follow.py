@@ -72,7 +72,7 @@ class Following:
         self._old = frozenset(self._seen)
 
     def forget(self) -> None:
-        """Give every entry again: those given before may not have arrived."""
+        """Return every entry again: entries returned so far may not have arrived."""
         self._seen = {*self._old}
 
     def try_again(self, cache: str, key: str) -> None:

@@ -34,7 +34,7 @@ def find(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | No
 
 
 def find_all(stores: Stores, prepared: Sequence[Prepared], *, whole: bool = False) -> list[Hit | NoEntry]:
-    """The results of ``find`` for some requests; a store on another machine is asked for all at once."""
+    """The results of ``find`` for several requests, with one query to the store on another machine."""
     found = [_find_here(stores, one, whole=whole) for one in prepared]
     if stores.remote is None or all(isinstance(one, Hit) for one in found):
         return found
@@ -97,7 +97,7 @@ def kept_log(prepared: Prepared, log: str) -> str:
 
 
 def build_log(stores: Stores, prepared: Prepared, hit: Hit, options: str) -> str:
-    """The compiler's log of a hit as its request would have got it; empty if its entry is gone.
+    """The log that the compiler would have given this request of a hit; empty if its entry is gone.
 
     ``options`` are the build options as the program gives them, which Intel's compiler repeats.
     """

@@ -47,7 +47,7 @@ UNREAD_NS = 30 * 86_400 * 10**9
 GROWTH_ENTRIES = 8
 """How many entries of a program, none ever hit, count as growth."""
 PROGRAMS_READ = 50
-"""For how many programs key fields are read: those with the most entries."""
+"""The number of programs whose key fields are read: the ones with the most entries."""
 TWINS_READ = 4
 """For how many sets of entries with equal bytes key fields are read: the largest of a program."""
 _NOT_TOLD = frozenset({"resolution of includes"})
@@ -74,7 +74,7 @@ class _Trace(NamedTuple):
     """Whether it was read since it was made, or may have been."""
     digest: bytes
     payload: int
-    """The hash of its payload's digest, which distinguishes it from the other entries of a program."""
+    """A hash of its payload's digest, by which entries of one program with equal bytes are found."""
 
     @property
     def key(self) -> str:
@@ -111,7 +111,7 @@ class Traces:
 
 
 def advise_on(traces: Traces, fields: Fields, now_ns: int) -> Iterator[Advice]:
-    """Advice on entries of which traces were kept."""
+    """Advice about a cache, from the traces of its entries."""
     oldest_ns = now_ns - UNREAD_NS
     for number, (program, target, own) in enumerate(traces.largest()):
         if number < PROGRAMS_READ and len(own) > 1:
@@ -121,7 +121,7 @@ def advise_on(traces: Traces, fields: Fields, now_ns: int) -> Iterator[Advice]:
 
 
 def looks_like(values: Sequence[str]) -> str:
-    """The kind of values that never repeat, such as an address; empty if it is not a known one."""
+    """The kind of a value that never repeats, such as an address; empty for any other value."""
     for name, pattern in _LOOKS:
         if values and all(re.search(pattern, value) for value in values):
             return name
@@ -175,7 +175,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
 def _unread(
     program: str, target: str, own: Sequence[_Trace], oldest_ns: int, *, shows_use: bool
 ) -> Iterator[Advice]:
-    """Entries not read since they were made 30 days ago, if others were: else uses may leave no trace."""
+    """Entries unread for 30 days, if others were read: otherwise uses may leave no trace."""
     unread = [trace for trace in own if not trace.was_read]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
@@ -224,7 +224,7 @@ class OwnContents(NamedTuple):
     state: CacheState
     origins: Origins
     advice: Iterable[Advice]
-    """Read once, as there is one for nearly every program."""
+    """An iterable that can be read once: nearly every program may have advice."""
     misses: Sequence[Record]
     processes: Sequence[Record]
     noted: int
@@ -237,7 +237,7 @@ class Overview(NamedTuple):
     own: OwnContents
     roots: list[CacheState]
     states: list[CacheState]
-    """All but ``own``: the roots, other systems' caches, and unused ones."""
+    """The states of all other caches: further roots, other systems' caches, unused caches."""
 
     @property
     def every(self) -> list[CacheState]:
@@ -250,7 +250,7 @@ class Overview(NamedTuple):
 
 
 def overview(opened: Opened, others: Sequence[Cache], unused: Sequence[Cache], toolchains: Ask) -> Overview:
-    """Our own cache and all others with their stale entries, as ``evict --cache all`` would judge them.
+    """All caches with their stale entries, judged as by ``evict --cache all``.
 
     Drivers are queried only about devices that two toolchains built for, as a child process for each takes a
     second: the entries of an old driver are reported once something was built with the new one.
@@ -568,7 +568,7 @@ def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]
 
 @contextmanager
 def _arrival(places: Collection[Path], came: threading.Event) -> Iterator[None]:
-    """Set ``came`` once one of some missing places, or a directory above it, exists."""
+    """Set ``came`` as soon as one of the missing places, or a directory above one, appears."""
     if not places:
         yield
         return

@@ -88,7 +88,7 @@ def build(
 
 
 def keep(stores: Stores, prepared: Prepared, artifact: Artifact, miss: Miss, changed: str | None) -> Built:
-    """Publish the artifact that was compiled after a miss, if anything can be kept.
+    """Publish the artifact that was compiled after a miss, if the cache can store it.
 
     ``changed`` is the result of ``changed_headers`` right after the compile.
     """
@@ -107,7 +107,7 @@ def publish(
     miss: Miss,
     changed: str | None,
 ) -> Built:
-    """Keep the compiled artifact if it can be kept. A problem with the cache becomes the note of it."""
+    """Store the compiled artifact. If that is not possible, the note of the result says why."""
     if artifact.uncovered:
         unseen = (
             f"the compiler read {format_list(artifact.uncovered)}, which the key does not cover; "

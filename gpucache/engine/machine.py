@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucache.probe.remembered import Memory
 
 _VERSION = re.compile(r"-(\d+(?:\.\d+)*)([^/]*)/")
-"""The version that distinguishes platforms of one name, as in ``opencl:pocl-3.0-rc2/cpu``."""
+"""The version in a platform's name, as in ``opencl:pocl-3.0-rc2/cpu``."""
 
 
 class Machine(NamedTuple):
@@ -103,8 +103,8 @@ def toolchains_for(entries: "Iterable[CacheEntry]") -> list[Toolchain]:
 
 
 def device_of(entry: "CacheEntry", devices: Sequence[Device]) -> Device | None:
-    """The device that an entry was built for; without one of its name, which other platforms may change, the
-    one with its compiler."""
+    """The device that an entry was built for: by name, or else by its compiler, as new platforms can
+    change names."""
     usable = [device for device in devices if device.target is not None and device.toolchain is not None]
     named = (device for device in usable if str(device.target) == entry.target)
     alike = (device for device in usable if device.toolchain and device.toolchain.fields == entry.toolchain)
@@ -124,7 +124,7 @@ def profile_of(devices: Sequence[Device]) -> "Profile":
 
 
 def select_target(text: str, devices: Sequence[Device]) -> Device:
-    """The device that a text means, by its target or an unambiguous beginning of that.
+    """The device that a text means: a target, or an unambiguous beginning of one.
 
     Of several versions of one platform the newest that can compile is meant.
 
@@ -181,7 +181,7 @@ def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
 
 
 def _newest(text: str, begun: list[Device]) -> list[Device]:
-    """Of devices whose platforms differ in version, those of the newest; a release candidate is older."""
+    """The devices of the newest platform, if platforms differ in version; a release candidate is older."""
     found = [_VERSION.match(str(device.target), len(text)) for device in begun]
     ages = [(tuple(map(int, one[1].split("."))), "rc" not in one[2]) for one in found if one is not None]
     if not ages or len(ages) < len(begun):

@@ -96,7 +96,7 @@ class Identity(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its histories: such as ``kernels/nbody.cl``, ``nbody.cl`` and the first kernel."""
+        """The names under which it has histories: ``kernels/nbody.cl``, ``nbody.cl`` and the first kernel."""
         kernel = () if self.kernel == UNNAMED else (self.kernel,)
         return tuple(dict.fromkeys((self.name, _base(self.name), *kernel)))
 
@@ -156,7 +156,7 @@ class Prepared(_Prepared):
         return any(item.label in (SEARCHED, FOLDER) for item in self.located)
 
     def keys(self) -> Iterator[CacheKey]:
-        """Both keys in the order of the lookup; the second is made only if the first one misses."""
+        """Both keys in the order of the lookup; the second is computed only if the first one misses."""
         yield self.key
         yield self.located_key
 
@@ -250,14 +250,14 @@ def stamped(prepared: Prepared, memos: Memos | None) -> Prepared:
 
 
 def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
-    """The same inputs for another kind of artifact that comes out with the first."""
+    """A request for another kind of artifact that the same compile produces."""
     request = prepared.request._replace(artifact_kind=kind)
     fields = key_fields(request, prepared.closure, prepared.compilation.inputs)
     return prepared._replace(request=request, fields=fields, key=cache_key(fields))
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """The include directories that contain headers of the closure; others leave no trace in an artifact.
+    """The include directories with headers of the closure: no other can be in an artifact.
 
     A header outside of them all, as ``../config.h`` may be, can have been found through any of them.
     """
@@ -358,7 +358,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 
 
 def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
-    """The beginnings of the paths of headers that were found through a directory.
+    """How the paths of headers begin that were found through a directory.
 
     A relative one may be as short as ``.``, so the text after it distinguishes it from other bytes.
     """

@@ -45,7 +45,7 @@ class Opened(NamedTuple):
         return self.own
 
     def select(self, words: Sequence[str] = (), targets: Sequence[str] = ()) -> Selected:
-        """As the function; raises CacheUnusableError if the word may be in a part that is not read."""
+        """The function ``select``; raises CacheUnusableError if a word may be in a part that is not read."""
         with self.found_or_unread():
             return select(self.caches, words, targets)
 

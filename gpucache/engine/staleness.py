@@ -147,7 +147,7 @@ class Origins:
             )
 
     def superseded(self, entries: Iterable[CacheEntry], now_ns: int) -> Callable[[CacheEntry], bool]:
-        """A test whether an entry was superseded by another of ``entries``, which pass through ``of`` once.
+        """A test whether an entry was superseded by another one of ``entries``, which are read once.
 
         Sources in two places are two programs even with one name, as every project has its ``main.cl``; an
         entry of an unknown place is compared with all. Some 200 bytes are kept for each program, target,
@@ -197,7 +197,7 @@ class Origins:
         return f"of {one.producer}, {unused}, and {later} came since" if later else ""
 
     def _later(self, one: Origin, uses: _Uses) -> str:
-        """Another version of the producer of some entries that came after their last use."""
+        """A newer version of the program that made some entries, if it came after their last use."""
         if not one.producer:
             return ""
         same = [(other, its) for other, its in self.found.items() if other.kind == one.kind]
@@ -217,7 +217,7 @@ _NOWHERE = bytes(8)
 
 
 def _with(made: bytes, own: tuple[bytes, int, int, int]) -> bytes:
-    """Records of ``_MADE`` with another one, which joins that of its place and origin."""
+    """Records of ``_MADE`` with another one, joined to the record of its place and origin."""
     place, number, newest, settled = own
     others = []
     for other in _MADE.iter_unpack(made):

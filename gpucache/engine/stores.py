@@ -57,7 +57,7 @@ class Remote(Protocol):
         """Wait until everything is sent or given up, or for so many seconds."""
 
     def warn(self, sentence: str) -> None:
-        """Give a sentence to the user, once."""
+        """Show the user a sentence, once."""
 
 
 class Stores(NamedTuple):
@@ -69,7 +69,7 @@ class Stores(NamedTuple):
     unasked: "Callable[[], Sequence[DirectoryStore]]" = tuple
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
     recorded: "Callable[[DirectoryStore, Program], Record] | None" = None
-    """Reads the record of a program; for a run that asks for each program many times, it reads it once."""
+    """Reads the record of a program; a run that needs each one many times has it cached."""
     origin: str = ""
     """The option or variable that names the user's root; empty for the default."""
     command: str = ""
@@ -134,7 +134,7 @@ class Stores(NamedTuple):
         return self.target is not None
 
     def recall(self, name: str) -> bytes | None:
-        """The bytes that a root remembers under a name, the nearest first; None if none does."""
+        """The bytes that the first root has stored under a name; None if no root has any."""
         if self.disabled:
             return None
         found = (store.recall(name) for store in self.on_disk())
@@ -153,7 +153,7 @@ def note_miss(stores: Stores, prepared: Prepared, miss: Miss, *, noted: bool = F
 
 
 def note_failure(stores: Stores, prepared: Prepared, miss: Miss) -> Miss:
-    """Write down that a program that missed does not compile; returns the miss that says so."""
+    """Record that a program that missed does not compile; returns the miss with that reason."""
     failed = miss.failed()
     note_miss(stores, prepared, failed)
     record_failure(stores, prepared)

@@ -121,7 +121,7 @@ def run_verify(
 def _counted(
     found: Iterable[tuple[Checked, CacheEntry]],
 ) -> Iterator[tuple[Checked, CacheEntry, int]]:
-    """Each entry with a finding; one sound entry represents the others that came meanwhile."""
+    """Each entry with a finding; runs of sound entries are one outcome with their number."""
     times = 0
     for checked, entry in found:
         if checked.findings or checked.notes or checked.unchecked or not checked.counts:

@@ -101,7 +101,7 @@ def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
 
 
 def _newest(builds: Iterable[Build]) -> tuple[Build, ...]:
-    """The first builds of so many keys; a key is built again after its entry was evicted or damaged."""
+    """The newest build of each of so many keys: a key can be built again after an eviction or damage."""
     by_key: dict[str, Build] = {}
     for build in builds:
         by_key.setdefault(build.key, build)

@@ -47,7 +47,7 @@ _derived: tuple[Mapping[str, str], dict[object, object]] = ({}, {})
 
 
 def derived(environ: Mapping[str, str]) -> dict[object, object]:
-    """A dictionary for values derived from the last mapping of ``environment``; new for any other mapping."""
+    """A dictionary for values derived from a mapping of ``environment``, empty for each new one."""
     global _derived
     if environ is not _last[1] and all(environ is not marked for _, marked in _marked.values()):
         return {}

@@ -35,7 +35,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def is_young(status: os.stat_result, now_ns: int) -> bool:
-    """Whether a file with this status may change within a time too short for its stamp to show."""
+    """Whether a file with this status is so new that a further change might not change its stamp."""
     return max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _SETTLED_NS
 
 
@@ -88,7 +88,7 @@ _AT_FDCWD, _STATX_MNT_ID, _MNT_ID_AT = -100, 0x1000, 18
 
 
 def files_seen() -> str:
-    """The namespaces of mounts and users, the root directory with its mount, and the rights; else empty."""
+    """The namespaces of mounts and users, the root directory with its mount, the permissions; or empty."""
     with suppress(OSError):
         files, users, root = map(os.stat, ("/proc/thread-self/ns/mnt", "/proc/thread-self/ns/user", "/"))
         total = _rights()
@@ -181,7 +181,7 @@ def is_redirected(path: bytes) -> bool:
 
 
 def _opened(fd: int) -> os.stat_result | None:
-    """The status of an open file, which is closed; None for none."""
+    """The status of an open file, which this closes; None for a missing one."""
     if fd < 0:
         return None
     try:

@@ -72,7 +72,7 @@ def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
 
 
 def _begin(work: Callable[[int], Iterable[T]], share: int, others: Sequence[int]) -> _Copy:
-    """A copy at work; ``others`` are the pipes on which this process reads from the copies begun before."""
+    """Start a copy of this process; ``others`` are the pipes from the copies started before."""
     reading, writing = os.pipe()
     try:
         with interrupts.held():  # an interrupt in the copy would run the end of this process there
@@ -88,7 +88,7 @@ def _begin(work: Callable[[int], Iterable[T]], share: int, others: Sequence[int]
 
 
 def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int, reading: Sequence[int]) -> None:
-    """In a copy: do a share and end in any case."""
+    """In a copy: do a share, then end the process, whatever happens."""
     try:
         interrupts.forget()
         for pipe in reading:  # so that no process still reads once the first has ended: writing then fails

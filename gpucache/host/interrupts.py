@@ -68,7 +68,7 @@ def held() -> Iterator[Callable[[], None]]:
 
 
 def _replace(handler: Callable[[int, object], None]) -> list[int]:
-    """Set the handler of every signal that raises KeyboardInterrupt; returns those signals."""
+    """Set the handler of every signal that raises KeyboardInterrupt; returns the signals."""
     if sys.platform != "win32":
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     ours = [number for number in _numbers() if signal.getsignal(number) is signal.default_int_handler]

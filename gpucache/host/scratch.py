@@ -95,7 +95,7 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
 
 
 def temporary() -> str:
-    """The place for temporary directories; /dev/shm if Python finds none. Raises OSError if neither works.
+    """The directory for temporary ones; /dev/shm if Python finds none. Raises OSError if neither works.
 
     Python looks for a place where files can be written. A directory with a socket needs less, as with
     ``ulimit -f 0``, and in a container whose file system is read-only only /dev/shm remains.
@@ -112,12 +112,12 @@ def temporary() -> str:
 
 
 def absent(folder: "Path") -> "tuple[Path, ...]":
-    """A directory and its parents, as far as they do not exist; the deepest first."""
+    """A directory and its parents that do not exist yet, the deepest first."""
     return tuple(place for place in (folder, *folder.parents) if not os.path.lexists(place))
 
 
 def remove_empty(folders: "Iterable[Path]") -> None:
-    """Remove the empty ones of some directories, one after another; raises nothing."""
+    """Remove those directories that are empty, in order; raises nothing."""
     for folder in folders:
         try:
             folder.rmdir()

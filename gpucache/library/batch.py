@@ -41,7 +41,7 @@ class _Together(Generic[Program, Kernel]):
         self.routines: list[Routine[Program, Kernel]] = []
         self.closed = False
         self.program: SharedBuild[Program | None] = SharedBuild()
-        """All of them as one; None if they are apart."""
+        """The program of all sources; None if each has its own."""
         self.apart: str | None = None
 
 
@@ -63,7 +63,7 @@ class Routine(Generic[Program, Kernel]):
 
     @property
     def apart(self) -> str | None:
-        """Why it is not in one program with the others; None if it is, or if nothing was built yet."""
+        """Why its source has a program of its own; None if it is joined with others or not built yet."""
         return self._together.apart
 
     @property
@@ -122,7 +122,7 @@ class Batch(ABC, Generic[Program, Kernel]):
         return routine
 
     def build_together(self, together: _Together[Program, Kernel]) -> Program | None:
-        """One program of all sources; None if they are apart."""
+        """Build one program of all sources; None if they cannot be joined."""
         with _JOINING:
             together.closed = True
         routines = together.routines

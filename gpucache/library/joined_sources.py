@@ -65,7 +65,7 @@ class Apart:
     """Sources that are not joined."""
 
     reason: str
-    """Why they are not, as a clause."""
+    """Why the sources are not joined, as a clause."""
 
 
 class _Token(NamedTuple):
@@ -84,7 +84,7 @@ class _Body:
     words: set[bytes] = field(default_factory=set)
     declared: set[bytes] = field(default_factory=set)
     macros: dict[bytes, bool] = field(default_factory=dict)
-    """Names that it defines or undefines, and whether it does so only if they are not defined."""
+    """Macros that the source defines or undefines, and whether only below an ``#ifndef`` of them."""
 
 
 class _Unfit(Exception):  # noqa: N818 - a result on its way up, not an error

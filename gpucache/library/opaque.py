@@ -84,7 +84,9 @@ def look(stores: Stores, owner: Owner, key: CacheKey) -> Hit | None:
 
 
 def find(stores: Stores, owner: Owner, key: CacheKey, wait: Callable[[], object] | None = None) -> Hit | None:
-    """The same, or from the store on another machine, counted; raises CacheMissError if a hit is required.
+    """The entry of a key in the roots or in the store on another machine; counts the hit or miss.
+
+    Raises CacheMissError if a hit is required.
 
     ``wait`` is called before a miss: it returns once no other process compiles for the key.
     """

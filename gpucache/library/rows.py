@@ -91,7 +91,7 @@ class Library:
         library.gpucache_count.argtypes = (text, text, ctypes.c_ulonglong, ctypes.c_ulonglong)
         self._library = library
         self.begun_ns = 0
-        """When this process began, once that was asked; a compiler was loaded later."""
+        """When this process began, after ``begin``: every compiler was loaded later."""
 
     def begin(self) -> "Library":
         """Believe no file of a compiler that has changed since this process began."""
@@ -169,7 +169,7 @@ _variables: tuple[Mapping[str, str] | None, bytes] = (None, b"")
 
 
 used: dict[str, None] = {}
-"""The keys of the entries that rows answered with, the latest last: no other memory has them."""
+"""The keys of the entries that rows answered with, the latest last; no ``MemoryStore`` has these entries."""
 
 
 def tell(row: Row) -> None:
@@ -222,7 +222,7 @@ _named: tuple[object, tuple[bytes, bool]] = (None, (b"", False))
 
 
 def _of(environ: Mapping[str, str]) -> bytes:
-    """The roots as ``settings`` finds them; empty if more has to be known, or something has to be said."""
+    """The roots as ``settings`` finds them; empty if other settings matter or a warning is due."""
     for name, value in environ.items():
         known = not name.startswith("GPUCACHE_") or name in _PLACES or name in _AFTER_MISSES
         if (

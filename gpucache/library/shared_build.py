@@ -23,7 +23,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Open(NamedTuple):
-    """No thread builds it; ``failed`` is the error of the last build."""
+    """The state in which no thread is building; ``failed`` is the error of the last build."""
 
     builds: int = 0
     failed: Exception | None = None

@@ -69,7 +69,7 @@ def _prepare(stores: Stores, device: Any, request: BuildRequest) -> Prepared:
 
 
 def _answer(stores: Stores, prepared: Sequence[Prepared], call: "Call") -> Any:
-    """The program from entries for all devices, or as the compiler gives it, which is then kept."""
+    """The program made from entries if all devices hit; else the compiler's, which is then stored."""
     found = find_all(stores, prepared)
     hits = [answer for answer in found if isinstance(answer, Hit)]
     if len(hits) < len(found):
@@ -121,7 +121,7 @@ class Call:
         """The question that a row would answer; empty if none does."""
         self.devices = [device for device in context.devices if devices is None or device in devices]
         self.names_odd_devices = devices is not None and len(self.devices) != len(devices)
-        """Whether it names no device, one twice or another context's; PyOpenCL then reports the error."""
+        """Whether it names no device, one twice, or another context's; PyOpenCL then reports the error."""
         self.created: Any = None
         """The binding's program that is to be built on a miss, if the caller has made it."""
         self.program: Any = None

@@ -164,7 +164,7 @@ def _built(
     question: tuple[bytes, ...],
     module: _Module | None = None,
 ) -> Any:
-    """A program as the cache or its compiler gives it; None if PyOpenCL itself is to refuse the build."""
+    """The program from the cache or its compiler; None if PyOpenCL itself is to refuse the build."""
     from gpucache.checks import include_dirs
     from gpucache.library import arguments, process
     from gpucache.model import BuildRequest, Checks, Language, Program

@@ -26,7 +26,7 @@ Variables = tuple[tuple[str, str], ...]
 def answer_miss(
     stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], call: "Call"
 ) -> Any:
-    """The program as the compiler gives it, which is then kept, where an entry of a device is missing."""
+    """Compile the program, as the entry of a device is missing, and store the result."""
     prepared = list(map(_named, call.devices, prepared))
     missed = {
         number: reason(stores, one, answer)
@@ -82,7 +82,7 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
 
 
 def keep_row(stores: Stores, prepared: Sequence[Prepared], call: "Call", *, is_new: bool = True) -> None:
-    """Have a row answer the next such build, once everything before is kept; of a ``new`` one at once."""
+    """Write the row that answers the next such build, after its entries; for a hit only if a row is due."""
 
     def keep() -> None:
         from gpucache.opencl.row import keep_row

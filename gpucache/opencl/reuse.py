@@ -37,7 +37,7 @@ if hasattr(os, "register_at_fork"):
 def reused(
     context: Any, devices: Sequence[Any], prepared: Sequence[Prepared], build: Callable[[], Made]
 ) -> Made:
-    """The program of these keys in a context with its checks, built by the first of several threads.
+    """The program for these keys in a context, with its checks; the first of several threads builds it.
 
     Devices of one model have one key, and programs of their own. The located keys count, as a program that
     contains paths is another one elsewhere. An error is everybody's who waits, after one retry. A program

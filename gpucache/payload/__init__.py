@@ -85,7 +85,7 @@ def describe(data: bytes, *, inside: int = 0) -> "PayloadInfo":
 
 
 def _inside(reading: "Reading") -> "Iterator[tuple[int, bytes]]":
-    """The payloads inside one, each with its start; together they are not larger than it."""
+    """The payloads inside another one, each with its start; together they are no larger than it."""
     left = len(reading.data)
     for start, end in reading.parts:
         if reading.data.startswith(_INSIDE, start) and (left := left - (end - start)) > 0:

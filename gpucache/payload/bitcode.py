@@ -38,7 +38,7 @@ _ABBREVIATION_LIMIT = 512
 _OPERAND_LIMIT = 64
 """How many operands an abbreviation may have; LLVM's own have about ten at most."""
 _WORK_LIMIT = 4_000_000
-"""How many operands are read of one block; each becomes a number in memory."""
+"""The number of operands up to which a block is read; each takes a number in memory."""
 _WALKED_BYTES = 4 << 20
 """The largest bitcode that is walked; some seconds."""
 _DEPTH_LIMIT = 32
@@ -50,7 +50,7 @@ class Module(NamedTuple):
     """A program as its bitcode describes it; texts are printable, and empty if it does not say."""
 
     producer: str
-    """Such as ``LLVM15.0.6``."""
+    """The program that wrote it, such as ``LLVM15.0.6``."""
     triple: str
     source: str
     """The file it was compiled from: a temporary one in the cache that it was built in."""
@@ -315,7 +315,7 @@ def _scalar(bits: Bits, encoding: int, value: int) -> int:
 
 
 def _count(bits: Bits, width: int, part: str) -> int:
-    """How many numbers follow; raises if so many of that width do not remain."""
+    """The length of an array; raises if fewer numbers of that width remain in the block."""
     count = bits.vbr(6)
     if count * width > bits.left:
         raise CutError(f"a {part} of {count} numbers ends beyond the bytes")

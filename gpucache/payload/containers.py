@@ -27,7 +27,7 @@ _SPIRV = b"\x03\x02\x23\x07"
 _POCL_READ = range(6, 12)
 _POCL_WITH_ROOT_SIZE = 9
 _POCL_FILES_READ = (9,)
-"""The versions whose kernels' files were seen in real ones."""
+"""The versions that were checked against real poclbins, with the files of their kernels."""
 _POCL_WITH_GLOBALS = 10
 _POCL_HAS_GLOBALS = 2
 _KERNEL_LIMIT = 65_536
@@ -42,7 +42,7 @@ _VENDORS = {
     0x8086: "Intel",
     0x10005: "Mesa",
 }
-"""From the PCI's list and, of those beyond it, the specification's ``VkVendorId``."""
+"""Vendors by number: the PCI's list, and larger numbers from the specification's ``VkVendorId``."""
 
 
 def read_fatbin(reading: Reading) -> None:

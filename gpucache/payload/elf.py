@@ -46,7 +46,7 @@ class Library(NamedTuple):
     """A shared library by its headers."""
 
     build_id: str | None = None
-    """In hex, from ``NT_GNU_BUILD_ID`` of the GNU tools."""
+    """The build id in hex, from the note ``NT_GNU_BUILD_ID``."""
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Exports(NamedTuple):
     shared: bool
     machine: int
     symbols: frozenset[str]
-    """Names that others can find in it: global and defined."""
+    """Names of its global and defined symbols, which other libraries can use."""
     compilers: tuple[str, ...]
     """Versions of clang in its comment, such as ``15.0.6``."""
 
@@ -163,7 +163,7 @@ def is_cut(data: bytes) -> bool:
 
 
 def is_loadable(data: bytes) -> bool:
-    """Whether all segments of a library are inside, as the loader does not read sections or their table."""
+    """Whether the file contains all segments, which is all that the loader reads of a library."""
     try:
         segments = list(_segments(_open(Reading(data))))
     except BrokenError:

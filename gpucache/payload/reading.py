@@ -128,7 +128,7 @@ class Reading:
     detail: list[tuple[str, str]] = field(default_factory=list)
     kernels: tuple[str, ...] | None = None
     parts: list[tuple[int, int]] = field(default_factory=list)
-    """Where the payloads inside begin and end, if the format says so."""
+    """Where the payloads inside this one begin and end, if the format tells."""
 
     def require(self, end: int, part: str) -> None:
         """Raise CutError if a part that ends at offset ``end`` is incomplete."""

@@ -38,7 +38,7 @@ def constant_option(number: int, value: bytes) -> str:
 
 
 def constants_first(options: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The options that set constants, by number, the last of each; and all others in their order."""
+    """The options that set constants, sorted by number, the last one of each; and all others in order."""
     constants, others = dict[int, str](), []
     for option in options:
         if set_here := _CONSTANT.fullmatch(option):

@@ -25,7 +25,7 @@ from gpucache.probe.remembered import device_from_json
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0
-"""How long reading a result may always take, even if waiting for another child used up the time limit."""
+"""The time for reading a result that remains even if another child used up the time limit."""
 # With -P the child imports nothing from the current directory.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 

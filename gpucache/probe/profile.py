@@ -129,7 +129,7 @@ def _by_target(profile: Profile) -> dict[str, Toolchain]:
 
 
 def _paired(lefts: Mapping[str, Toolchain], rights: Mapping[str, Toolchain]) -> dict[str, str]:
-    """The target on the right for each on the left: of the same build, else the same version, else device."""
+    """For each target on the left the one on the right with the same build, else version, else device."""
     pairs: dict[str, str] = {}
     for alike in (lambda one: one, _versioned, Toolchain.identity_fields):
         free: dict[object, list[str]] = {}

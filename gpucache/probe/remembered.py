@@ -27,9 +27,9 @@ EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
 _VENDORS = "/etc/OpenCL/vendors"
 """Where an OpenCL loader looks for drivers without any configuration."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Another machine, whose CPU differs, may have the same files: a copied image, a home on a network."""
+"""Part of the key of a probe: another machine with another CPU may have the same files, as in an image."""
 _OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST_.*|GPUCACHE_.*")
-"""Variables that change from one start to the next; any other may be one of a loader or a driver."""
+"""Variables that change with each shell; any other variable may matter to a loader or a driver."""
 
 
 class Memory(Protocol):

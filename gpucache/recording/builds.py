@@ -53,10 +53,10 @@ class Header:
     """A file that was found, or could be, on the way from a source to its headers."""
 
     path: Path
-    """Below the tree of its build, such as ``0/detail/x.h``."""
+    """The file's path below the tree of its build, such as ``0/detail/x.h``."""
     digest: Digest
     number: Number
-    """Equal for two paths of one file, which a compiler reads once where it says ``#pragma once``."""
+    """A number that two paths of one file share, as compilers read a file with ``#pragma once`` once."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ class RecordedBuild:
     resolution: Text
     target: Text
     implementation: Text
-    """Whose rules of searching made the closure, such as ``pocl``."""
+    """The compiler whose search rules made the closure, such as ``pocl``."""
     toolchain: Pairs
     identity: Texts
-    """The labels of the toolchain that stay over an upgrade."""
+    """The labels of toolchain fields that an upgrade does not change."""
     environment: Pairs = ()
     name_expressions: Texts = ()
     artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
     file_name: Text = ""
     """The source's name in a program that calls NVRTC itself; empty for OpenCL."""
     made_up: bool = False
-    """Whether it makes up another such name for each run."""
+    """Whether the program makes up a new name for each run."""
     memory_headers: Annotated[tuple[tuple[Text, Digest], ...], Meta(max_length=HEADERS_CAP)] = ()
     """Headers that it hands to NVRTC: name and SHA-256."""
 
@@ -129,13 +129,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Question:
-    """A build as its program asked its compiler for it, without what differs from process to process."""
+    """A program's request to its compiler, without the fields that differ between processes."""
 
     kind: Number
     """The kind of the request, as libraries in programs send it."""
     directory: Text
     fields: Texts
-    """The fields of the request in their order; those of the process, and the source, are empty."""
+    """The fields of the request in order; the source and the fields of the process are empty."""
     source: Digest
     """SHA-256 of the source, byte by byte."""
 
@@ -155,9 +155,9 @@ class Seen:
     roots: Annotated[frozenset[Texts], Meta(max_length=LIST_CAP)] = frozenset()
     """Where its tree of headers was: a build that embeds paths hits only there. OpenCL only."""
     calls: Annotated[frozenset[Call], Meta(max_length=LIST_CAP)] = frozenset()
-    """The same of a program that called NVRTC itself."""
+    """The compiles of programs that called NVRTC themselves."""
     questions: Annotated[frozenset[Question], Meta(max_length=LIST_CAP)] = frozenset()
-    """How programs asked for it. A build for several devices is one question, kept with the first."""
+    """The requests of programs for it. A request for several devices is recorded with the first device."""
     first: tuple[Number, Annotated[str, Meta(max_length=4 * COMMAND_CAP, pattern=WHOLE)]] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
@@ -175,12 +175,12 @@ class Seen:
         )
 
     def blobs(self) -> Iterator[str]:
-        """The digests of the sources as they were asked for."""
+        """The digests of the sources as requested."""
         yield from (question.source for question in self.questions)
 
     @property
     def failed(self) -> bool:
-        """Whether it does not compile, as far as was seen."""
+        """Whether every compile of it that was seen failed."""
         return self.refused and not self.built
 
     @property

@@ -49,7 +49,7 @@ class RecordedKernel:
     python: Text
     """The interpreter's path."""
     path: Annotated[tuple[Text, ...], Meta(max_length=LIST_CAP)]
-    """Its directories of modules."""
+    """The directories in which the kernel's modules are found."""
     environment: Annotated[dict[Text, Text], Meta(max_length=LIST_CAP)]
     """The variables that Triton's compiles depend on."""
     module: Text
@@ -63,7 +63,7 @@ class RecordedKernel:
     near: _Values
     """Pointers to at most 2 GiB."""
     options: Annotated[dict[Text, Any], Meta(max_length=LIST_CAP)]
-    """The caller's, not those that a target implies."""
+    """The options that the caller gave, without those that a target implies."""
     target: _Triple
     """Backend, architecture, threads of a warp."""
     first_ir: _Digest
@@ -74,7 +74,7 @@ class RecordedKernel:
     key: _Digest
     compile_ns: int = 0
     text: str = ""
-    """A module that no import finds, as its program wrote it: those of Inductor and of Helion."""
+    """The text of a module that no import finds, because Inductor or Helion wrote it; else empty."""
 
     @cached_property
     def digest(self) -> str:

@@ -35,7 +35,7 @@ from gpucache.sources.rules import Limits
 SUFFIX = ".jsonl"
 FILES_CAP = 10_000
 BYTES_CAP = 256 << 20
-"""Of all lines together; lines after it are not read."""
+"""The most bytes that are read of all lines together."""
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -153,16 +153,16 @@ class Replayed:
     build: RecordedBuild
     local_sizes: tuple[tuple[int, ...], ...]
     source: bytes | None
-    """None where the recording keeps digests only."""
+    """The source; None if the recording has only its digest."""
     include_dirs: tuple[str, ...] = ()
     """The recorded include directories as laid out, or as given by its program if that calls NVRTC itself."""
     in_place: bool = False
-    """Whether these are where they were recorded, with the same headers."""
+    """Whether its include directories are where they were recorded, with equal headers."""
     directory: str = ""
     """Where its program called NVRTC, if it is built in place; empty for OpenCL."""
     memory_headers: tuple[tuple[str, bytes], ...] = ()
     files: tuple[str, ...] = ()
-    """The paths of its headers where they were recorded, if these were not read."""
+    """The paths of its headers as recorded, if the headers were not read."""
     problem: str = ""
     """Why it cannot be laid out."""
 

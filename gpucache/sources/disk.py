@@ -41,13 +41,13 @@ class Look(NamedTuple):
     kind: Literal["", "folder", "file", "other"] = ""
     """Empty if this user can see nothing there."""
     number: int = 0
-    """Equal for two paths of one file or directory."""
+    """A number that all paths of one file or directory share."""
     error: OSError | None = None
     """Why nothing is known about it."""
 
 
 class Disk:
-    """Answers the questions of one walk, and records them with their answers."""
+    """The disk as one walk sees it: every question is recorded with its answer."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []

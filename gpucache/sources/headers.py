@@ -42,7 +42,7 @@ class File:
     """The content, kept until the file is scanned."""
     path: bytes = b""
     inode: int = 0
-    """Equal for two paths of one file; numbered in the order in which they are found."""
+    """A number that all paths of one file share, counted in the order in which files are found."""
     digest: str = ""
     text: Scan | None = None
     hints: Hints = _NO_HINTS

@@ -76,7 +76,7 @@ _QUOTED = rb'"(?:[^"\\\n]|\\")*"'
 _TOKEN = re.compile(_QUOTED + rb"|\w+|[ \t]+|.", re.DOTALL)
 # An option with a name in quotes may be defined as it is written: no compiler takes that for a name.
 _PLAIN = re.compile(rb"['\\](?![uUN])[^\n]*|(?:" + _QUOTED + rb"|[\w \t.,/+()<>-]|#(?!#))*")
-"""Of other characters compilers make tokens that differ, such as digraphs."""
+"""Text of which all compilers make the same tokens; other characters may be digraphs, for example."""
 _PIECE = re.compile(rb"\w+|[^ \t\0]")
 _MOST = 512
 _DEEPEST = 16
@@ -95,7 +95,7 @@ class _UntoldError(Exception):
 
 
 def _name(text: bytes, macros: Macros) -> Iterator[Pattern]:
-    """The name that some tokens are; none if no compiler takes them for one."""
+    """The header's name that tokens spell; None if no compiler accepts them as one."""
     if match := _NAME.fullmatch(text):
         if match[2] and not match[2].startswith(b'"' + _MADE):
             # Compilers do not agree on whether an escaped quote ends a name.
@@ -267,7 +267,7 @@ _NAMES = (*PROBES_CLOCKS_AND_FILES, *ASSEMBLY, *DEPENDENCY)
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = _PIECES - {*_NAMES}
-"""Words that may be part of such a name if they are next to ``##``."""
+"""Words that may become part of a probe's, a clock's or a file macro's name by ``##``."""
 _OF_COMPILERS = frozenset({b"L"})
 """Such words that a compiler's own macros come to: ``__INT64_C_SUFFIX__``."""
 _MOST_SHORT = 3
@@ -291,7 +291,7 @@ class Chain(NamedTuple):
     macro: bytes
     operands: _Operands
     before: bytes | None
-    """The word before them, empty for another character; None if an argument may begin with them."""
+    """The word before the operands, or empty; None if an argument of a macro may begin with them."""
 
     def makes(self, piece: bytes, words: Collection[bytes]) -> bool:
         """Whether they make a piece if each parameter is one of some words, or empty."""

@@ -46,7 +46,7 @@ class PathConstants(IntFlag):
 
     NOTHING = 0
     HERE = 1
-    """Its own path, written where it is used."""
+    """The path of the file in which it is written, such as by ``__FILE__``."""
     CALLER = 2
     """The path of a text that calls one of its functions, through a default argument."""
     MAIN = 4

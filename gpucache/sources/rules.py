@@ -32,8 +32,7 @@ class SearchRule(NamedTuple):
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
     makes_up_folders: bool = False
-    """Whether the source is in a directory that is made up for each build, as that of every other build; and
-    types are named after it."""
+    """Whether the compiler makes up a directory for each build and names types after it."""
     suffix: str = ""
     """The suffix of the name of an include without a dot, in each place after the name itself."""
     assembles: bool = True
@@ -45,7 +44,7 @@ class SearchRule(NamedTuple):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """All places of both forms, each once."""
+        """The places of both forms of include, each once."""
         return tuple(dict.fromkeys((*self.quote, *self.angle)))
 
     @property
@@ -61,7 +60,7 @@ class Limits(NamedTuple):
     file_bytes: int = 64 * 1024**2
     total_bytes: int = 256 * 1024**2
     folder_entries: int = 200_000
-    """Files and directories looked at, source-like or not, for includes through macros."""
+    """The number of files and directories that may be looked at to expand includes through macros."""
 
 
 class Wanted(NamedTuple):

@@ -57,7 +57,7 @@ class Hint(Flag):
     NOTHING = 0
     ASSEMBLY = 1
     READS = 2
-    """An assembler's directive that reads a file, that makes others, or the first piece of one."""
+    """An assembler's directive that reads a file or defines directives, or the beginning of one."""
     STRINGS = 4
     """A macro makes strings of its arguments."""
     DOTS = 64
@@ -81,7 +81,7 @@ class Scan(NamedTuple):
 
     mentions: tuple[Mention, ...]
     asked: tuple[bytes, ...]
-    """Operands of includes whose header only the preprocessor can name."""
+    """Operands of includes that only a preprocessor can turn into a header's name."""
     unknown: str
     """A directive or a probe that is not understood, empty if there is none."""
     clock: str | None
@@ -99,7 +99,7 @@ class Scan(NamedTuple):
     path_macros: frozenset[bytes]
     """Macros of this text that may make a constant of the path of a text that uses them."""
     parts: frozenset[bytes]
-    """Other words that a macro can see and that may be part of such a name."""
+    """Further words that a macro can see and that may become part of a name by ``##``."""
     renames: bool
     """Whether a ``#line`` may give the text after it the name of a different file."""
 
@@ -328,7 +328,7 @@ def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
 
 
 def unknown_probe(texts: Collection[Scan], macros: Collection[bytes]) -> bytes:
-    """A part of some texts, with ``macros`` around probes, that is not understood; empty if there is none."""
+    """The first use of a probe, also through ``macros``, that the scan does not understand; empty if none."""
     named = (each.name for text in texts for each in text.mentions if each.angled and not each.followed)
     words = {word for name in named for word in _WORD.findall(name)}
     for text in texts if words else ():
@@ -353,7 +353,7 @@ def unknown_probe(texts: Collection[Scan], macros: Collection[bytes]) -> bytes:
 
 
 def _asks(definition: bytes) -> bytes:
-    """The header that a macro asks for wherever it is used; empty if it asks for none."""
+    """The header whose existence a macro tests wherever it is used; empty if it tests none."""
     asked = _ASKS.fullmatch(definition)
     return asked[1] if asked and _is_fixed(asked[1]) else b""
 
@@ -365,7 +365,7 @@ def _defining(macros: Collection[bytes]) -> re.Pattern[bytes]:
 
 
 def _is_fixed(angled: bytes | None) -> bool:
-    """Whether no compiler finds a macro of its own in a name in brackets; None is a name in quotes."""
+    """Whether a name in brackets can contain no macro of a compiler; true for None, a name in quotes."""
     if angled is None:
         return True
     plain = _PLAIN_NAME.fullmatch(angled) and angled[-1:] != b"-"

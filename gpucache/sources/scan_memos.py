@@ -64,7 +64,7 @@ class Scans:
             self._memos.remember(name_of("scans", digit), encode(pack))
 
     def _packed(self, key: str, size: int) -> Scan | None:
-        """The scan in a pack; None if it has none, or if too little text was requested to read a pack."""
+        """The scan stored in a pack; None if there is none, or if reading a pack does not pay yet."""
         asked = self._asked_bytes[key[0]] = self._asked_bytes.get(key[0], 0) + size
         if self._memos is None or asked < WORTH_BYTES:
             return None

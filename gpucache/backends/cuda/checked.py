@@ -45,7 +45,7 @@ class CheckedStream:
         self.stream = stream
         self._launches = Launches()
         self._sizes = b""
-        """Those that follow the record; empty if none were handed over."""
+        """The sizes that follow the record; empty if a launch passed none."""
         room = RECORD_BYTES + len(sizes_of(()))
         self._record = stream.device.allocate(room, stream=stream)
         self._host = LegacyPinnedMemoryResource().allocate(room)

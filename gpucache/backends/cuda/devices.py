@@ -58,7 +58,7 @@ def load_library(driver: Any, artifact: Artifact) -> Any:
 
 
 def kernels(driver: Any, library: Any) -> tuple[str, ...]:
-    """The names of a library's kernels, each of which is created."""
+    """Create every kernel of a library; returns their names."""
     count = _result(driver, driver.cuLibraryGetKernelCount(library))
     found = _result(driver, driver.cuLibraryEnumerateKernels(count, library))
     return tuple(_result(driver, driver.cuKernelGetName(kernel)).decode() for kernel in found)

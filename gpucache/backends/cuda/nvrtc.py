@@ -129,7 +129,7 @@ def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]
 
 
 def _loaded(version: tuple[int, int]) -> Path | None:
-    """NVRTC's library; below ``gpucache run`` ours has its name, and needs it by another one."""
+    """NVRTC's library. Below ``gpucache run`` our library has its name, and loads it by another one."""
     if sys.platform == "win32":  # nvrtc64_130_0.dll of 13.5; the bindings loaded it in this way, too
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -156,7 +156,7 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
 
 def search(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], list[Path]]:
-    """The paths where the loader looks in vain for the builtins of an NVRTC, and the files of both.
+    """The paths where the loader looks in vain for an NVRTC's builtins library, and both libraries' files.
 
     ``library_path`` is LD_LIBRARY_PATH. Raises NoDeviceError if they are not found.
     """
@@ -215,7 +215,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
 
 
 def _here() -> bytes:
-    """The current directory; empty if it is gone, and bytes that no artifact contains if it is the root."""
+    """The current directory; empty if it is gone; for the root, bytes that no artifact contains."""
     try:
         return os.getcwdb().rstrip(b"/") or b"\0/\0"  # noqa: PTH109 - as NVRTC spells it
     except OSError:

@@ -186,7 +186,7 @@ def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
 
 
 class _Read(NamedTuple):
-    """Options in order: for the key, as they were written, and those that name paths, as spelled."""
+    """A program's options in order: as the key has them, as written, and the ones that name paths."""
 
     options: list[str]
     written: list[str]

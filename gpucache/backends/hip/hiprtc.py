@@ -108,7 +108,7 @@ def version() -> tuple[int, int]:
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """Such as ``gfx90a``, as comgr lists them; raises NoDeviceError."""
+    """The architectures that comgr lists, such as ``gfx90a``; raises NoDeviceError."""
     path = next(path for path in installation().libraries if path.name.startswith("libamd_comgr"))
     try:
         comgr = ctypes.CDLL(str(path))
@@ -147,7 +147,7 @@ def as_given(request: BuildRequest) -> tuple[str, ...]:
 
 
 def compile_command(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
-    """Compile with these options; raises CompileError."""
+    """Compile with exactly these options; raises CompileError."""
     require_target(request.target)
     started = time.perf_counter_ns()
     asked = request.asked or AsAsked(FILE_NAME)

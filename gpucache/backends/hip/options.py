@@ -74,7 +74,7 @@ _OF_ROCM = (
 )
 _ROCM = ("ROCM_PATH", "HIP_PATH", "LLVM_PATH")
 FOLDERS = Variables(("TMPDIR", "TMP", "TEMP", "TEMPDIR"))
-"""The first that is set names the directory of those directories."""
+"""Variables: the first that is set names the directory that contains all these directories."""
 _DIRS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 # Recorded at every call of getenv while hipRTC 5.2 compiled; the others were PATH, PWD and those of TMPDIR.
 # HIPRTC_* and GPU_ENABLE_WGP_MODE are in the source of later versions.
@@ -89,8 +89,8 @@ VARIABLES = Variables(
 
 
 def system(environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The directories that may be searched after all others, one at least; those whose names decide which
-    these are; and those that would be searched, too, if they were there."""
+    """The directories that may be searched last, at least one; the directories whose listings decide which
+    these are; and the missing directories that would be searched, too."""
     rocm = {"/opt/rocm", *filter(os.path.isabs, (environ.get(name, "") for name in _ROCM))}
     listed, found = set[str](), set[str]()
     for pattern in (*_SYSTEM, *(f"{folder}/{one}" for folder in rocm for one in _OF_ROCM)):

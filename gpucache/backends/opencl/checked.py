@@ -32,7 +32,7 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
 
 
 class CheckedKernel(cl.Kernel):  # type: ignore[misc]
-    """A kernel of such a program, with types for its arguments unless its user sets them.
+    """A kernel of a ``CheckedProgram``, with types for its arguments unless its user sets them.
 
     PyOpenCL needs 5 us and more for each number whose type it does not know.
     """
@@ -45,7 +45,7 @@ class CheckedKernel(cl.Kernel):  # type: ignore[misc]
         self._types: list[Any] = []
 
     def set_arg_types(self, arg_types: Sequence[Any]) -> None:
-        """As ``pyopencl.Kernel.set_arg_types``; the first two are those of the hidden arguments."""
+        """As ``pyopencl.Kernel.set_arg_types``; the first two types are for the hidden arguments."""
         self._seen = None
         super().set_arg_types(arg_types)
 

@@ -81,7 +81,7 @@ def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes
 
 
 def kernel_names(program: Any) -> tuple[str, ...]:
-    """The kernels of a built program, each of which is created; raises CompileError if creation fails."""
+    """Create every kernel of a built program; returns their names. Raises CompileError if that fails."""
     try:
         return tuple(kernel.function_name for kernel in program.all_kernels())
     except cl.Error as error:
@@ -146,7 +146,7 @@ def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes
 
 
 def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation: Compilation) -> list[str]:
-    """The declared local sizes and those that kernels require, as PoCL spells them: ``64-1-1-goffs0``."""
+    """The local sizes that are declared or that kernels require, as PoCL spells them: ``64-1-1-goffs0``."""
     if not compilation.late:
         return []
     required = []

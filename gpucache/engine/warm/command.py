@@ -162,7 +162,7 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The facts that distinguish a file of a cache from other files that a traced command read."""
+    """Recognises which of the files that a traced command read belong to a cache."""
 
     begun_ns: int
     traced_ns: int
@@ -196,7 +196,7 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
 
 
 def _gathered(places: Sequence[Path]) -> Iterator[Path]:
-    """The places; many in one directory become that one, as Boost.Compute has a directory for each entry.
+    """The places; if many are in one directory, the directory, as Boost.Compute has one for each entry.
 
     A directory that all programs share is not a cache: the home directory, TMPDIR, and those above them.
     """
@@ -273,7 +273,7 @@ class Proof:
     """Caches that it reads and that were not moved; None if it could not be traced."""
     off: tuple[str, ...] = ()
     stray: tuple[Growth, ...] = ()
-    """The additions to the user's own caches although others were to be warmed."""
+    """Entries added to the user's own caches, although other caches were to be warmed."""
     homeless: Homeless | None = None
     """A start with an empty home directory, if a trace showed no cache or was not possible."""
     texts: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class _Answer:
     uncovered: tuple[str, ...] = ()
     refusal: str | None = None
     failed: str = ""
-    """Why there is no entry, with the compiler's log; the same for a compiler that died."""
+    """Why there is no entry, with the compiler's log or the end of its process."""
     log: str = ""
     died: str = ""
     limit_s: float = 0.0
@@ -189,7 +189,7 @@ def _artifact(prepared: Prepared, answer: _Answer) -> Artifact:
 
 
 def _renamed(log: str, place: str, roots: Sequence[str]) -> str:
-    """A log with the directories of this machine in the place of those below the tree on the worker."""
+    """A worker's log with its directories replaced by the directories of this machine."""
     named = {str(number): root for number, root in enumerate(roots)}
     pattern = rf"{re.escape(place)}/([0-9]+)"
     return re.sub(pattern, lambda found: named.get(found[1], found[0]), log) if place else log
@@ -243,7 +243,7 @@ def answer_jobs() -> None:
 
 
 def _answered(jobs: Jobs, laid: _Laid, usual: Bounds) -> _Laid | None:
-    """The next job that needs other bounds, after the answers of those before it."""
+    """Answer jobs up to one that needs other limits; returns that job."""
     bounds, items = laid.bounds, deque([laid.item])
     try:
         for _, answer in run_isolated(_built, items, bounds):
@@ -270,7 +270,7 @@ def _told(answer: Done[_Answer] | Failed | Died) -> _Answer:
 
 
 def _laid(jobs: Jobs, usual: Bounds) -> _Laid | None:
-    """The next job that can be built, after the answers of those that cannot."""
+    """Refuse jobs up to one that can be built; returns that job."""
     while (taken := jobs.take()) is not None:
         with ExitStack() as ends:
             try:

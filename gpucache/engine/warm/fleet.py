@@ -168,7 +168,7 @@ def check_fleet(
 
 
 def _builds(recordings: Sequence[RecordingFolder], place: Path | None) -> list[_Build]:
-    """Every recorded build; with a place its files are laid out below it, for targets of another kind."""
+    """Every recorded build; with ``place``, its files are written below it, for targets of other kinds."""
     found: dict[tuple[object, ...], _Build] = {}
     for number, recording in enumerate(recordings):
         for one in as_recorded(recording) if place is None else replay(recording, place / str(number)):
@@ -305,7 +305,7 @@ def _commands(
 
 
 def _able(machine: Machine, kinds: Iterable[_Kind], backends: Backends) -> dict[_Kind, str]:
-    """The targets by which a machine builds for kinds that it or others have."""
+    """The targets that a machine can build for."""
     rows = {_kind(device, machine, backends): str(device.target) for device in machine.devices}
     for kind in kinds:
         name = dict(kind.toolchain.fields).get("architecture", "") if kind.toolchain is not None else ""

@@ -70,7 +70,7 @@ class _Worker:
 
 
 def warm_kernels(run: "Warming", found: Kernels, targets: Sequence[str]) -> list[WarmOutcome]:
-    """The outcome of each kernel for each target that fits kernels: those given, or else those recorded."""
+    """The outcome of each kernel for each given target that takes kernels, or for its recorded target."""
     wanted = wanted_targets(found.kernels.values(), targets)
     own = {one.told_target: one for one in found.kernels.values()}
     batches = list(_batches(run, found.kernels, wanted, every=bool(targets)))
@@ -216,7 +216,7 @@ class _Rounds:
             self._run.progress(Progress(len(self._outcomes), self._total, running))
 
     def _end(self, worker: _Worker, why: str = "") -> None:
-        """End a worker; the kernel that it was compiling failed, and another compiles the rest."""
+        """End a worker: its current kernel has failed, and another worker compiles the rest."""
         batch, process = worker.batch, worker.process
         assert process.stdout is not None
         self._selector.unregister(process.stdout)

@@ -70,12 +70,12 @@ class WarmItem:
         return int.from_bytes(digest[:8], "big") % parts == part - 1
 
     def outcome(self, result: WarmResult, prepared: Prepared | None = None, **facts: Any) -> WarmOutcome:
-        """Its outcome, with other fields of that by name; with ``prepared``, it has a key."""
+        """The outcome of the item, with more fields by name; with ``prepared`` it has a key."""
         key = None if prepared is None else str(prepared.key)
         return WarmOutcome(self.program, self.target, result, self.variant, **{"key": key, **facts})
 
     def missing(self, prepared: Prepared, miss: Miss) -> WarmOutcome:
-        """Its outcome if there is no entry, and it is not to be built."""
+        """The outcome if there is no entry and none is to be built."""
         reason = f"{miss.verdict}: {miss.detail}"
         facts = {"reason": reason, "verdict": miss.verdict, "differences": miss.differences}
         return self.outcome(WarmResult.MISSING, prepared, **facts)
@@ -159,7 +159,7 @@ def recorded_items(
     backends: Backends,
     environ: Mapping[str, str],
 ) -> dict[Wanted, WarmItem]:
-    """The same for the devices that were selected, or for those recorded; each build once for a target."""
+    """The items of recorded builds, for the selected devices or the recorded ones; one for each target."""
     items: dict[Wanted, WarmItem] = {}
     for one in replayed:
         for item in _replayed_items(one, devices, selected, backends, environ):
@@ -275,7 +275,7 @@ def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Ma
 
 
 def retargeted(option: str, before: str, after: str) -> str:
-    """An option of NVRTC or hipRTC with another target in the place of one, if it names that."""
+    """An option of NVRTC or hipRTC with one target replaced by another, if it names the first."""
     named = re.fullmatch(rf"(--gpu-architecture=|-arch=|--offload-arch=)?{re.escape(before)}", option)
     return f"{named[1] or ''}{after}" if named else option
 

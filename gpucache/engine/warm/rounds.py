@@ -171,7 +171,7 @@ def build_job(open_stores: Callable[[], Stores], job: Job) -> Hit | Built:
 def with_sizes(
     backend: Backend, prepared: Prepared, found: NoEntry, environ: Mapping[str, str], stores: Stores
 ) -> Prepared:
-    """A request with the local sizes of an entry that lacks some, which stay."""
+    """A request that also has the local sizes of an existing entry, so that a new build keeps them."""
     if found.incomplete is None:
         return prepared
     request = prepared.request
@@ -193,8 +193,8 @@ def compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
 
 
 _KERNEL = ("/proc", "/sys")
-"""Most opened files are in these; comparing the device costs less than comparing the path. In some sandboxes
-one is a plain directory, with the device of every other file."""
+"""Most opened files are below these. Their devices are compared, which is faster than comparing paths; in
+some sandboxes such a directory is on the device of all other files."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),

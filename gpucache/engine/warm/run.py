@@ -64,7 +64,7 @@ class Session:
     check: bool = False
     retry_poisoned: bool = False
     build: Build | None = None
-    """The work of a worker; None for a build that is published."""
+    """The function that a worker runs; None to publish builds."""
     cluster: "Cluster | None" = None
     """Whose workers build; None for workers of this run on this machine."""
 
@@ -274,8 +274,8 @@ def warm_missed(
     local_sizes: Sequence[tuple[int, ...]] = (),
     keys: Collection[CacheKey] | None = None,
 ) -> tuple[list[WarmOutcome], list[MissedRequest], Sequence[Device]]:
-    """Warm the requests that programs noted, or those noted under some keys; also returns these requests, and
-    the devices."""
+    """Warm the requests that programs noted, or only those with some keys; also returns the requests
+    and the devices."""
     run.require_root()
     store = run.open_store(run.settings)
     missed = store.missed.all()
@@ -353,7 +353,7 @@ def _send(stores: Stores, outcomes: Iterable[WarmOutcome]) -> None:
 def _without_compiling(
     session: Session, stores: Stores, items: Sequence[WarmItem]
 ) -> Iterator[tuple[WarmItem, WarmOutcome | Prepared]]:
-    """The outcome of each of some items that needs no compiling; else the item prepared for it."""
+    """For each item its outcome if nothing has to be compiled, else the prepared item."""
     asked: list[tuple[WarmItem, Prepared]] = []
     for item in items:
         prepared = prepare_item(session, stores, item)
@@ -391,7 +391,7 @@ def prepare_item(session: Session, stores: Stores, item: WarmItem) -> WarmOutcom
 def _missed(
     session: Session, stores: Stores, item: WarmItem, prepared: Prepared, found: NoEntry
 ) -> WarmOutcome | Prepared:
-    """The outcome of an item without an entry that is not to be built; else the item again."""
+    """For an item without an entry: its outcome if it must not be built, else the item."""
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
     from gpucache.engine.lookup import require_hit
 

@@ -42,7 +42,7 @@ def worker_count(items: int) -> int:
 
 
 def memory_share(jobs: int) -> int | None:
-    """One worker's share, in bytes, of three quarters of the free memory; None if that is not known."""
+    """The bytes for one worker out of three quarters of the free memory; None if that is unknown."""
     free = free_bytes()
     return max(2 * _WORKER_BYTES, free * 3 // 4 // max(1, jobs)) if free < sys.maxsize else None
 
@@ -143,7 +143,7 @@ class Turns:
 def turns(
     wanted: int, patience_s: float | None, waiting: Callable[[], None], shared: Path = SHARED
 ) -> Iterator[Turns]:
-    """Wait for a turn, and take as many more as are wanted and free; all at once if ``patience_s`` is None.
+    """Wait for one turn, then take more while any are free; take all at once if ``patience_s`` is None.
 
     ``waiting`` is called now and then meanwhile. If no process takes a turn for ``patience_s`` seconds, this
     goes on without one, as the processes that have them may be stopped; so it does after ten times as long.

@@ -65,7 +65,7 @@ _FETCH_S = 60.0
 
 class _Engine(Protocol):
     def slots(self) -> Mapping[str, int]:
-        """The workers that are there now, each with how many jobs it takes at once."""
+        """The present workers, each with the number of jobs that it takes at once."""
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any: ...
 
@@ -89,7 +89,7 @@ class Task(Generic[J]):
     target: Target
     toolchain: Toolchain
     pack: Callable[[], Job | Done[Any] | Failed | None]
-    """Makes its job when a worker is free, or knows the answer already; None if it is to be asked later."""
+    """Returns the job for a free worker, or its answer if known; None to be asked again later."""
 
 
 class Cluster:
@@ -160,12 +160,12 @@ class Cluster:
         self._of.pop(worker, None)
 
     def told_refused(self) -> str:
-        """The workers that are there and are not used, as a sentence's parenthesis; empty if none is."""
+        """The present workers that are not used, in parentheses; empty if all are used."""
         refused = [f"{name}: {why}" for name, why in self._refused.items()]
         return f" ({'; '.join(refused)[:_TOLD_CHARS]})" if refused else ""
 
     def slots(self, task: Task[Any] | None = None) -> Counter[str]:
-        """The workers that can be used now, or those that can do a task, with how many jobs each takes."""
+        """The usable workers, for a task if one is given, each with the number of jobs that it takes."""
         return Counter({
             name: self._slots[name]
             for name, of in self._of.items()
@@ -201,7 +201,7 @@ class Cluster:
                 deal.end()
 
     def _machine(self) -> Machine:
-        """The devices of all workers and the variables of each compiler; where they differ, those of most."""
+        """The devices of all workers, and for each compiler the variables that most workers have."""
         counts = Counter(self._of.values())
         profiles = [self._profiles[of] for of, _ in counts.most_common()]
         devices: dict[object, Device] = {}
@@ -284,7 +284,7 @@ class _Deal(Generic[J]):
         return [given.task.item for given in self._given.values()]
 
     def hand_out(self) -> Iterator[tuple[J, Done[Any] | Failed]]:
-        """Give tasks to workers that are free and can do them; yields those whose answer is known already."""
+        """Give tasks to free workers that can do them; yields tasks whose answer is known already."""
         free = self._cluster.slots()
         free.subtract(given.worker for given in self._given.values())
         for _ in range(len(self._waiting)):
@@ -366,8 +366,8 @@ def _meant(worker: str, value: object) -> Done[bytes] | Failed | Died:
 def open_cluster(name: str) -> Iterator[Cluster | None]:
     """The cluster of a name: ``dask:ADDRESS``, ``dask:///FILE``, or ``mpi`` for mpiexec's other processes.
 
-    In those it is None, when the process that asks has ended. Raises UsageError if its extra is not
-    installed, WorkersError if it cannot be reached or has no worker.
+    In mpiexec's other processes this serves until the asking process ends, and gives None. Raises UsageError
+    if its extra is not installed, WorkersError if it cannot be reached or has no worker.
     """
     kind, _, address = name.partition(":")
     if (kind, bool(address)) not in (("dask", True), ("mpi", False)):
@@ -677,7 +677,7 @@ class _Child:
             self._ends = ends.pop_all()
 
     def ask(self, job: object, wanted: Callable[[], bool]) -> bytes | int:
-        """Its answer; its status if it ended without one, after which it cannot be asked again."""
+        """The answer of the process; its exit status if it ended without an answer."""
         with suppress(EOFError, OSError):  # it has ended
             self._own.send(job)
             while wanted():

@@ -37,7 +37,7 @@ from typing import TypeVar
 R = TypeVar("R")
 
 UNANSWERED = 213
-"""The exit status of a worker whose opens are no longer allowed."""
+"""The exit status of a worker whose watcher is gone, so that it can open no file."""
 _MARK = os.fsencode(os.devnull)
 
 
@@ -143,7 +143,7 @@ class OpenedFiles:
 
 
 def _install(door: socket.socket) -> int | None:
-    """The file in which the opens of this process are listed from now on; None if the filter is refused."""
+    """List the opens of this process in a file from now on, and return it; None if the filter is refused."""
     try:
         log = os.memfd_create("opened")
     except OSError:
@@ -172,7 +172,7 @@ def _require_answer() -> None:
 
 
 def _told(log: int) -> frozenset[str] | None:
-    """All paths that were listed; None if one of them, or none at all, could be read."""
+    """All listed paths; None if the list, or a path in it, could not be read."""
     paths = os.pread(log, os.fstat(log).st_size, 0).split(b"\0")[:-1]
     seen = frozenset(map(os.fsdecode, paths))
     return seen if os.fsdecode(_MARK) in seen and "" not in seen else None

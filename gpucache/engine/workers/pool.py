@@ -315,7 +315,7 @@ class _Pool(Generic[J, R]):
         self._begin = begin
         self._workers: dict[Connection, _Worker[J]] = {}
         self._failed: BaseException | str = ""
-        """Why the last worker that was started did not begin; empty after one that answered."""
+        """Why the last started worker did not begin; empty after a worker that did."""
 
     def has_work(self) -> bool:
         return bool(self._items) or any(worker.at is not None for worker in self._workers.values())
@@ -455,7 +455,7 @@ def _death(status: int) -> Failed | Died:
 
 
 Caches = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-"""For each cache of a compiler the variable that names its directory, and those that turn it on."""
+"""For each compiler's cache the variable with its directory, and the variables that turn it on."""
 
 
 def _caches_of_compilers() -> Caches:
@@ -520,7 +520,7 @@ def _limit_memory(memory_bytes: int | None) -> None:
 
 
 def _isolate(place: Path, caches: Caches) -> None:
-    """Give compilers their own caches, as their binaries may pack the contents of these for the program."""
+    """Give each compiler a private cache, as a compiler may pack its cache's content into the binary."""
     for name, turn_on in caches:
         os.environ[name] = tempfile.mkdtemp(prefix="compiler-", dir=place)
         os.environ.update(turn_on)

@@ -83,7 +83,7 @@ def ir_digest(module: Any) -> str:
 
 
 def is_found(module: str) -> bool:
-    """Whether an import finds a module; none does that its program wrote, as Inductor and Helion do."""
+    """Whether an import finds a module; it finds none that the program wrote, as Inductor and Helion do."""
     parent = module.rpartition(".")[0]
     places = getattr(sys.modules.get(parent), "__path__", None)
     found = (places is not None or not parent) and any(
@@ -112,7 +112,7 @@ def changed_options(backend: Any, metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def variables() -> dict[str, str]:
-    """The variables that decide how Triton compiles, without those that are places."""
+    """The variables that decide how Triton compiles, without the ones that name directories."""
     from triton._C.libtriton import get_cache_invalidating_env_vars
 
     named = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
@@ -130,7 +130,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def __call__(self, **told: Any) -> None:
-        """Write a line of one compile; raises nothing."""
+        """Record one compile in a line; raises nothing."""
         try:
             try:
                 line = self._kernel(**told)
@@ -241,7 +241,7 @@ def _plain(value: Any) -> str:
 
 
 class _Both:
-    """Triton's attribute for a listener, which the program may set, keeping ours beside it."""
+    """Triton's attribute for one listener: calls ours as well as one that the program sets."""
 
     def __init__(self, ours: Any) -> None:
         self._ours = ours

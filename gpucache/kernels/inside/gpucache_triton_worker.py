@@ -36,7 +36,7 @@ class Skipped(Refused):
 
 
 class _Stop(BaseException):
-    """Ends a compile at the point that was asked about."""
+    """Ends a compile after its first IR, which is all that is wanted."""
 
 
 class Stated:
@@ -61,7 +61,7 @@ class Stated:
 
     @property
     def utils(self) -> Any:
-        """Facts about the device; most of an architecture are those of its largest."""
+        """Facts about the device: mostly those of the largest GPU of the architecture."""
         return self
 
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:  # noqa: ARG002
@@ -170,7 +170,7 @@ class Worker:
                 found.append(key)
 
             def get_group(self, name: str) -> None:
-                """It has nothing."""
+                """Return nothing, as this cache is empty."""
 
         source.stop = stop
         parsed = vars(self._compiler.make_backend(target).parse_options(options))
@@ -203,7 +203,7 @@ class Worker:
             self._compiler.get_cache_manager = usual
 
     def _restated(self, attributes: dict[Any, Any], near: list[list[int]]) -> dict[Any, Any]:
-        """The attributes of arguments as the other backend has them."""
+        """The attributes of arguments in the words of the target's backend."""
         backend, reached = self._compiler.make_backend(self._target), {tuple(path) for path in near}
         hip = self._target.backend == "hip"
         return {
@@ -338,7 +338,7 @@ class Worker:
 
 
 def _state_torch(target: Any) -> bool:
-    """Have PyTorch state a GPU of the target to modules that ask for one; whether it did not before.
+    """Make PyTorch report a GPU of the target to modules that ask for one; returns whether it reported none.
 
     What they choose by a wrong fact shows in the first IR.
     """
@@ -385,7 +385,7 @@ def _walk(value: Any, names: str) -> Any:
 
 
 def _set_variables(recorded: dict[str, str]) -> None:
-    """Have the variables of the recorded program, and no other that reaches Triton's keys."""
+    """Set the recorded program's variables, and unset all others that change Triton's keys."""
     from gpucache_triton import variables
 
     os.environ.update(recorded)
