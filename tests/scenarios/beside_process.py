@@ -33,7 +33,7 @@ def _opencl(name: str) -> tuple[Build, Build]:
     from gpucache.engine.lookup import get_or_build
     from gpucache.engine.prepare import prepare
     from gpucache.errors import CompileError
-    from gpucache.library import process
+    from gpucache.library import outcomes, process
     from gpucache.model import BuildRequest, Language, Program
     from gpucache.opencl import build_program
 
@@ -69,7 +69,7 @@ def _opencl(name: str) -> tuple[Build, Build]:
         prepared = prepare(BACKEND, request, platforms.toolchain(device), os.environ)
         compile_ = partial(compiler.compile_source, context, device, request, prepared.compilation)
         outcome = get_or_build(process.stores(), prepared, compile_)
-        process.tell(process.stores(), prepared, outcome)
+        outcomes.tell(process.stores(), prepared, outcome)
         payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
         return compiler.load_binaries(context, [device], [payload])
 
