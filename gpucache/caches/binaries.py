@@ -44,12 +44,7 @@ class AdaptiveCpp(BinaryFormat, of="adaptivecpp"):
         signs=[_PROGRAM],
         key=hashed,
     )
-    opaque = (
-        "its entries do not record the inputs of their names: the kernel, its arguments, the device "
-        "and the options; ACPP_DEBUG_LEVEL=3 logs hits and compiles"
-    )
     served = "AdaptiveCpp would load it if the program's app.db lists it"
-    key_digits = 40
     kinds = frozenset(
         {
             PayloadKind.PTX, PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE,
@@ -57,7 +52,6 @@ class AdaptiveCpp(BinaryFormat, of="adaptivecpp"):
         }
     )  # fmt: skip
     consequence = "AdaptiveCpp hands it to the driver, so the kernel fails at every start"
-    shows = "a GPU binary"
     moving = Moving(
         "AdaptiveCpp finds a binary by its absolute path in a program's app.db; copy ACPP_APPDB_DIR to the "
         "same path of machines of one GPU and driver"
@@ -80,16 +74,13 @@ class Hashcat(HashcatPlaces, BinaryFormat):
         [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"],
         key=lambda groups: groups[1] + hashed(groups[:1])[:32],
     )
-    wanted = {"key": "the 8 hex digits in a file's name, or more of an entry's"}
     opaque = (
         "its entries do not record the inputs of their keys; the digits change with hashcat's build, "
         "the device and the driver, and not with the kernel's source"
     )
     served = "hashcat would pass it to the driver, also if its kernel's source has changed"
-    key_digits = 40
     kinds = OF_OPENCL
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
-    shows = "a GPU binary"
     moving = Moving(
         "a kernel is found for any source, so another hashcat would run it; copy the kernels along "
         "with hashcat itself"
@@ -118,16 +109,8 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
 
     layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)")])
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or of a file's name"}
-    opaque = "its entries do not record the inputs of their keys"
-    served = "llama.cpp would hand it to the driver"
     kinds = frozenset(PayloadKind)
     consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"
-    shows = "a file that begins as llama.cpp's do"
-
-    def look(self, item: Files) -> CacheEntry:
-        """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""
-        start = item.part(item.names[0], 0, 8)
-        return super().look(item)._replace(shows=not start or start == _MAGIC[:8])
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         if len(data) > _HEAD and data.startswith(_MAGIC):
@@ -136,7 +119,7 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
             return data, None
         if len(data) <= _HEAD:
             return b"", Problem(FindingKind.TRUNCATED, f"it ends in its header; {_AGAIN}")
-        return data, Problem(FindingKind.CORRUPT, f"it does not begin as llama.cpp's files do; {_AGAIN}")
+        return data, Problem(FindingKind.MISLABELLED, f"it does not begin as llama.cpp's files do; {_AGAIN}")
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
         unknown = info.kind is PayloadKind.UNKNOWN and binary
@@ -166,15 +149,12 @@ class Cycles(BinaryFormat, of="cycles"):
         own=[r"Apple_\w+/"],  # archives of Metal, a directory for each device
         key=lambda groups: groups[2].lower() + hashed(["_".join(groups[:2])])[:8],
     )
-    wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
     opaque = (
         "its entries do not record the inputs of their keys, which are all of Cycles' sources and the "
         "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) names the file it looks for"
     )
-    key_digits = 40
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"
-    shows = "a GPU binary"
 
     def look(self, item: Files) -> CacheEntry:
         return super().look(item)._replace(program=item.names[0].split("_")[1])
@@ -207,17 +187,12 @@ class Clesperanto(BinaryFormat, of="clesperanto"):
         signs=[f"{_VERSION}/{_HASH}", f"{_VERSION}", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
         key=_key,
     )
-    wanted = {"key": "the 16 hex digits in a file's name, or more of an entry's"}
-    opaque = "its entries record only the length of the inputs of their keys"
-    served = "clesperanto would hand it to the driver"
-    key_digits = 40
     folders_removed = 2
     kinds = OF_OPENCL
     consequence = (
         "clesperanto rebuilds a binary that the driver refuses; some drivers accept it, and the program "
         "ends at every start"
     )
-    shows = "a GPU binary"
     tells_toolchain = True
     moving = Moving(tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
@@ -254,15 +229,12 @@ class IntelNeo(IntelNeoPlaces, BinaryFormat):
             r"[0-9a-f]{16}\.(?:trace|input)",
         ],
     )
-    wanted = {"key": "the 16 hex digits of an entry's name, or the first of them"}
     opaque = (
         "its entries do not record the inputs of their keys; with NEOReadDebugKeys=1 and "
         "BinaryCacheTrace=1 the driver writes HASH.trace and HASH.input next to them, which can be compared"
     )
-    key_digits = 16
     kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})
     consequence = "the driver loads it, and the program fails, at every start"
-    shows = "a binary for Intel's GPUs"
     empty = "it is empty, so the driver compiles it again"
     lock_name = sum_name = "config.file"
     sum_is_alone = True
@@ -294,11 +266,8 @@ class TorchKernels(BinaryFormat, of="torch-kernels"):
         left=[Left(_NAME + r"_tmp_\d+")],
         key=lambda groups: groups[5] + hashed(groups[:5])[:24],
     )
-    wanted = {"key": "the 40 hex digits in a file's name, or more of an entry's"}
-    opaque = "its entries say nothing of their sources but the SHA-1; remove one to have it compiled again"
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "PyTorch loads it as it is, so the operation raises an error at every start"
-    shows = "a GPU binary"
 
     def look(self, item: Files) -> CacheEntry:
         found = re.fullmatch(_NAME, item.names[0])
@@ -322,9 +291,6 @@ class Pycuda(BinaryFormat, of="pycuda"):
     """
 
     layout = Layout([r"([0-9a-f]{32})\.(?:cubin|ptx|fatbin)"])
-    wanted = {"key": "the 32 hex digits of a file's name, or the first of them"}
-    opaque = "its entries do not record the inputs of their names: the source, the options and nvcc's version"
-    key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.FATBIN})
     consequence = "PyCUDA loads it as it is, so the program fails at every start"
 
@@ -350,7 +316,6 @@ class Mlx(BinaryFormat, of="mlx"):
     )
     opaque = "a module is found by its name alone, on any GPU; remove the cache after a change of GPU"
     served = "MLX would load it, also if it is for another GPU or of another source"
-    key_digits = 40
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX})
     consequence = "MLX loads it as it is, so the program fails at every start"
     moving = Moving("a module is found by its name alone, so other GPUs would get the wrong code")
@@ -382,10 +347,7 @@ class Aiter(BinaryFormat, of="aiter"):
         key=hashed,
     )
     opaque = "a module is found by its name alone; AITER_REBUILD=1 builds it again"
-    served = "AITER would import it"
-    key_digits = 40
     kinds = frozenset({PayloadKind.ELF})
-    shows = "a library"
     links = ("amd-aiter", "aiter")
     consequence = "AITER imports it as it is, so the program ends at every start"
 
@@ -409,20 +371,11 @@ class Drjit(BinaryFormat, of="drjit"):
         own=[r"sweep\.stamp", r"optix\d*cache\.db(?:-\w+)?"],
         key=lambda groups: groups[0],
     )
-    wanted = {"key": "the 32 hex digits in a file's name, or the first of them"}
-    opaque = "a name is a digest of the kernel's code, which is packed by a dictionary that only Dr.Jit has"
-    served = "Dr.Jit would load it"
-    key_digits = 32
     kinds = frozenset({PayloadKind.UNKNOWN})
     consequence = _DISCARDED
-    shows = "a file that begins as Dr.Jit's do"
 
     def look(self, item: Files) -> CacheEntry:
-        name = item.names[0]
-        _, backend, version, _ = name.split(".")
-        head = item.part(name, 0, _DRJIT_HEAD.size)
-        shows = not head or f"v{head[0]}" == version
-        return super().look(item)._replace(target=backend, artifact_kind="drjit-kernel", shows=shows)
+        return super().look(item)._replace(target=item.names[0].split(".")[1], artifact_kind="drjit-kernel")
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         rest = data[_DRJIT_HEAD.size :]
@@ -449,13 +402,9 @@ class Pyfr(BinaryFormat, of="pyfr"):
         left=[Left(below + "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}") for below in _BACKENDS],
         signs=[rf"{_BACKENDS[0]}(?:lib)?[0-9a-f]{{32,64}}(?:\.\w+)?", r"lib[0-9a-f]{64}\.so"],
     )
-    wanted = {"key": "the hex digits in a file's name, or the first of them"}
-    opaque = "a name is a digest of the source, the options and the device, which the file does not repeat"
-    served = "PyFR would load it"
     kinds = OF_OPENCL | {PayloadKind.ELF}
     links = ("pyfr",)
     consequence = "PyFR loads it as it is, so the program ends or fails at every start"
-    shows = "a compiled kernel"
 
 
 _REMOVED = "ArrayFire removes it and compiles it again"
@@ -485,15 +434,9 @@ class ArrayFire(BinaryFormat, of="arrayfire"):
         own=["test"],
         key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
     )
-    opaque = (
-        "its entries do not record the inputs of their keys; AF_TRACE=jit logs each kernel that is "
-        "compiled or loaded, with its number"
-    )
-    key_digits = 40
     checksums = True
     kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
     consequence = _REMOVED
-    shows = "a file that begins as ArrayFire's do"
     checked_bytes = largest_bytes = 32 << 20
 
     def is_left(self, start: bytes) -> bool:
@@ -501,14 +444,13 @@ class ArrayFire(BinaryFormat, of="arrayfire"):
         return parts is not None and parts.size <= _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
-        name, status = next(iter(item.seen.items()))
+        (name,) = item.names
         _, backend, device, version = re.fullmatch(_ARRAYFIRE_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
         found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
         return found._replace(
             program=parts.kernel if parts and parts.kernel else found.program,
             target=f"cuda:sm_{device}" if backend == "CU" else printable(device),
             toolchain=(("ArrayFire", version),),
-            shows=parts is not None and parts.start + parts.size == status.st_size,
         )
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
@@ -580,12 +522,10 @@ class AmdComgr(FilesFormat, of="amd-comgr"):
         left=[Left(r"amdgpu-compiler-[0-9a-f]{6}\.tmp\.o", sure=True)],
         own=[r"llvmcache\.timestamp"],
     )
-    wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}
     opaque = (
         "its entries do not record the inputs of their keys; AMD_COMGR_EMIT_VERBOSE_LOGS=1 with "
         "AMD_COMGR_REDIRECT_LOGS=stderr logs hits and stores, and has separate keys"
     )
-    shows = "a result of the compiler"
 
     def look(self, item: Files) -> CacheEntry:
         (name,), (status,) = item.names, item.seen.values()
@@ -597,7 +537,6 @@ class AmdComgr(FilesFormat, of="amd-comgr"):
             target=info.target,
             artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
             damage=problem,
-            shows=problem is None,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -53,10 +53,6 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
         signs=["Local State", "Preferences", *(f"{place}(?:{_NAMES})" for place in _PROFILES)],
         key=hashed,
     )
-    opaque = "its keys are hashes of shaders, and names of a browser's version and of a GPU's driver"
-    served = "Chromium would read it"
-    shows = "a cache of Chromium's"
-    key_digits = 40
     folders_removed = 1
     consequence = "Chromium stores nothing there and compiles its shaders at every start, until it is removed"
 
@@ -70,8 +66,7 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
     def look(self, item: Files) -> CacheEntry:
         names = item.parts[:-1] if _is_database(item) else item.parts
         problem = self.look_at_database(item) if _is_database(item) else _look_at_index(item)
-        unknown = problem is not None and problem.kind is FindingKind.MISLABELLED
-        return self.entry(item)._replace(program="/".join(names), damage=problem, shows=not unknown)
+        return self.entry(item)._replace(program="/".join(names), damage=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
         if _is_database(item):

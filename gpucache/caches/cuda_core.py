@@ -41,11 +41,6 @@ class CudaCore(BinaryFormat, of="cuda.core"):
         "its entries do not record their inputs, so only key=HEX can be queried; "
         "gpucache.cuda.compile_program keeps the inputs and explains its misses"
     )
-    absent = (
-        "no entry has this key: it was never built, or was evicted, of which cuda.core keeps no record; "
-        "gpucache.cuda.compile_program says which input changed"
-    )
-    served = "cuda.core would serve it, without checking it"
     # The kinds that Program.compile stores, and those that programs using the cache as a mapping can store.
     kinds = frozenset(
         {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
@@ -83,4 +78,6 @@ class CudaCore(BinaryFormat, of="cuda.core"):
         return super().stranger(node)
 
     def filed_as(self, key: str) -> str:
+        if len(key) != 64:
+            return ""
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()

@@ -35,13 +35,11 @@ class Cupy(CupyPlaces, BinaryFormat):
         left=[Left("tmp[a-z0-9_]{8}")],  # as tempfile names files
         own=[r"jitify.*\.(?:json|pickle)", "cupy_callback_.+"],
     )
-    wanted = {"key": "hex digits of an entry's name on disk"}
     opaque = (
         "its entries do not record their inputs, so only key=HEX can be queried; with "
         "CUPY_CACHE_SAVE_CUDA_SOURCE=1 CuPy keeps each source next to its binary, so that two can be compared"
     )
     served = "CuPy would serve it, also if the headers that its source includes have changed"
-    key_digits = _DIGITS
     checksums = True
     kinds = frozenset(
         {
@@ -50,7 +48,6 @@ class Cupy(CupyPlaces, BinaryFormat):
         }
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
-    shows = "a GPU binary"
     moving = Moving(
         note="Kernels with CuPy's headers, which are most, are hit by an install at the same path alone. "
         "Headers of one's own are not in the keys: share such kernels only where these headers are alike.",

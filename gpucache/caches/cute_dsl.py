@@ -30,13 +30,10 @@ class CuteDsl(FilesFormat, of="cute-dsl"):
     layout = Layout(
         [_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}")], own=["pyir_class_facts/"]
     )
-    wanted = {"key": "the 64 hex digits in a file's name"}
     opaque = (
         "its files do not record the inputs of their names; the current directory and every variable "
         "of the DSL's are part of that; CUTE_DSL_LOG_TO_CONSOLE=1 logs the hashes"
     )
-    served = "the CuTe DSL would load it"
-    shows = "bytecode of MLIR's"
     checksums = True
 
     def look(self, item: Files) -> CacheEntry:
@@ -46,8 +43,7 @@ class CuteDsl(FilesFormat, of="cute-dsl"):
             problem = Problem(FindingKind.TRUNCATED, f"it ends before its bytecode; {_AGAIN}")
         elif start != _MAGIC:
             problem = Problem(FindingKind.MISLABELLED, f"it is not MLIR bytecode; {_AGAIN}")
-        shows = problem is None or problem.kind is FindingKind.TRUNCATED
-        return self.entry(item)._replace(artifact_kind="mlir", damage=problem, shows=shows)
+        return self.entry(item)._replace(artifact_kind="mlir", damage=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
         data = item.read(item.names[0])
@@ -82,11 +78,6 @@ class FlashAttention(FilesFormat, of="flash-attention"):
         signs=[_DIGITS],
         key=lambda groups: groups[-1] + hashed(groups[:-1])[:24],
     )
-    wanted = {"key": "the 64 hex digits in a file's name, or more of an entry's"}
-    opaque = "its files say nothing of the shapes and types that their names were made from"
-    served = "its owner would load it"
-    shows = "an object file"
-    key_digits = 88
     folders_removed = 2
 
     def look(self, item: Files) -> CacheEntry:

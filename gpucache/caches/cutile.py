@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import databases
 from gpucache.caches.databases import DatabaseFormat, SqliteFile, examine, has_table, peek, writing
 from gpucache.caches.files import Files
@@ -26,7 +26,6 @@ from gpucache.units import printable
 _TABLE = re.compile(rb"CREATE TABLE cache \(\s*key\s+TEXT PRIMARY KEY,\s*blob\s+BLOB NOT NULL,\s*blob_size\b")
 _NAME = r"(cache[\w-]*)\.db"
 _ROWS = "SELECT key, blob, blob_size FROM cache"
-_BEGINNING_BYTES = 64 << 10
 
 
 class Cutile(DatabaseFormat, of="cutile"):
@@ -34,17 +33,9 @@ class Cutile(DatabaseFormat, of="cutile"):
 
     layout = Layout([_NAME, *(_NAME + side for side in databases.SIDES)], key=hashed)
     opaque = "its rows do not record the inputs of their keys; 'cutile-cache log' lists them"
-    served = "cuTile would open it; which of its rows it serves, their keys decide"
     table = _TABLE
     consequence = "cuTile removes it, with all of its kernels, and compiles them again"
     row_fails = "cuTile loads it unchecked, so a program that wants it fails, as long as the row is there"
-    shows = "a database of cuTile's"
-    key_digits = 40
-
-    def look(self, item: Files) -> CacheEntry:
-        problem = self.look_at_database(item)
-        found = not problem and _TABLE.search(item.part(item.names[0], 0, _BEGINNING_BYTES))
-        return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
     @contextmanager
     def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, SqliteFile]]:

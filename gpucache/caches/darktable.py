@@ -37,14 +37,10 @@ class Darktable(BinaryFormat, of="darktable"):
         signs=[_FOLDER],
         key=lambda groups: groups[1] + hashed(groups[:1])[:8],
     )
-    wanted = {"key": "the MD5 that a file is called by, or hex digits of an entry"}
     opaque = (
         "its entries keep a digest of the inputs of their keys, and nothing else; "
         "'darktable -d opencl' logs the files it looks for and builds"
     )
-    absent = "no entry has this key: it was never built, or another build of its program took its place"
-    served = "darktable would hand it to the driver"
-    key_digits = 40
     folders_removed = 1
     kinds = OF_OPENCL
     consequence = (
@@ -52,7 +48,6 @@ class Darktable(BinaryFormat, of="darktable"):
         "and fails later, darktable goes "
         "without OpenCL at every start"
     )
-    shows = "a GPU binary"
     moving = Moving(
         "darktable takes a binary only through a link to it, and links do not move; copy its whole directory "
         "to machines of one device and driver"

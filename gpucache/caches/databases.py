@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
@@ -399,6 +399,7 @@ class DatabaseFormat(FilesFormat):
 
     table: ClassVar[re.Pattern[bytes] | None] = None
     """The statement of one of its tables, if others give databases the same name."""
+    served = "its owner would open it; which of its rows programs get, their keys decide"
     row_fails: ClassVar[str] = ""
     """The effect of a broken row that a repair removes alone; ends the sentences about that."""
 
@@ -436,6 +437,12 @@ class DatabaseFormat(FilesFormat):
         except (CacheUnusableError, FormatError) as error:
             raise HeldError(str(error)) from error
         return problems
+
+    def look(self, item: Files) -> CacheEntry:
+        problem = self.look_at_database(item)
+        start = item.part(item.names[0], 0, _BEGINNING_BYTES)  # whose head may be broken
+        shows = self.table is None or bool(self.table.search(start))
+        return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=shows)
 
     def look_at_database(self, item: Files) -> Problem | None:
         """A problem visible at a glance: it is not a database, or a file next to it has lost its database."""

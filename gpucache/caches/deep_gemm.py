@@ -37,19 +37,17 @@ class DeepGemm(BinaryFormat, of="deep-gemm"):
     )
     folders_removed = 1
     bare = "ends every program that asks for its kernel"
-    wanted = {"key": "the hex digits at the end of a directory's name, or the first of them"}
     opaque = (
         "an entry keeps its source, but not the compiler and the options that are in the key as well; "
         "compare the sources of two entries, or set DG_JIT_DEBUG=1"
     )
-    key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
 
     def look(self, item: Files) -> CacheEntry:
         name = item.parts[-1].split(".")[1]
         if problem := _missing(item):
-            return self.entry(item)._replace(program=name, damage=problem, shows=False)
+            return self.entry(item)._replace(program=name, damage=problem)
         return super().look(item)._replace(program=name)
 
     def check(self, item: Files) -> Iterator[Problem]:

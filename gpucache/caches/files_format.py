@@ -557,7 +557,6 @@ class BinaryFormat(FilesFormat):
     kinds: ClassVar[frozenset[PayloadKind]]
     consequence: ClassVar[str]
     """The effect of a broken entry on a program; ends the sentences about that."""
-    shows = "a CUDA binary"
     empty: ClassVar[str] = ""
     """The effect of an empty file, if it differs from that of a broken one."""
     checked_bytes: ClassVar[int] = 256 << 20
@@ -588,9 +587,8 @@ class BinaryFormat(FilesFormat):
             program=next(iter(info.kernels or ()), ""),
             target=info.target if known else "",
             artifact_kind=info.kind.value if binary else "",
-            damage=problem or self._wrong(binary, info, whole=whole),
+            damage=problem if known and problem else self._wrong(binary, info, whole=whole) or problem,
             last_used_ns=self.used_ns(status),
-            shows=known or not data,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -631,7 +629,7 @@ class BinaryFormat(FilesFormat):
             start = dict(info.detail).get("starts with", "")
             unknown = info.kind is PayloadKind.UNKNOWN
             words = f"bytes of no known format ({start})" if unknown else info.kind.value
-            detail = f"it contains {words} instead of {self.shows}; {self.consequence}"
+            detail = f"it contains {words} instead of a binary of {self.owner}'s; {self.consequence}"
             return Problem(FindingKind.MISLABELLED, detail)
         if whole and info.problem is not None:
             detail = f"its {info.kind.value} is broken: {info.problem}; {self.consequence}"

@@ -40,7 +40,9 @@ from gpucache.model import KeyField
 R = TypeVar("R")
 _LOOKED_AT = 1000
 """The number of entries that are read to determine the owner of a cache."""
-_KEY = re.compile(r"[0-9a-f]{4,}")
+_KEY = re.compile(r"[0-9a-f]{4,128}")
+_STRANGE = (FindingKind.MISLABELLED, FindingKind.ORPHAN)
+"""Damage of what may not be the owner's at all."""
 _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
 
@@ -301,7 +303,10 @@ class ForeignCache(Cache, Generic[T]):
         elif keys := wanted.get("key", ()):
             yield from map(self._answer, keys)
         else:
-            yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, made.opaque)
+            tracing = " ".join(map("=".join, made.tracing.items()))
+            logs = f"; {tracing} makes its programs log hits and misses" if tracing else ""
+            detail = made.opaque or f"its entries do not record the inputs of their keys{logs}"
+            yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, detail)
 
     def _scan(self, prefix: str) -> Iterator[CacheEntry]:
         with self._apart():
@@ -324,6 +329,8 @@ class ForeignCache(Cache, Generic[T]):
                 # No local device determines the reader, but the program that made it.
                 told = () if entry.toolchain_identity else entry.toolchain
                 producer = " ".join(part for pair in told if all(pair) for part in pair)
+                if entry.damage and entry.damage.kind in _STRANGE:
+                    entry = entry._replace(shows=False)
                 return entry._replace(producer=producer, uses_show=self._shows_uses)
         except FileNotFoundError:
             return None
@@ -347,19 +354,19 @@ class ForeignCache(Cache, Generic[T]):
     def _unproven(self) -> str:
         made = self._format
         return (
-            f"it is not {made.shows}, and no file next to it is, so it may be another program's and stays; "
-            f"remove it yourself if it is {made.owner}'s"
+            f"neither its content nor a file next to it shows that it is {made.owner}'s, so it stays; "
+            "remove it yourself if it is"
         )
 
     def _answer(self, value: bytes) -> Reach:
         """Whether the owner would find the entry of a key, or of the beginning of one."""
         made = self._format
         key = value.decode("ascii", "replace").strip().lower()
-        if not _KEY.fullmatch(key) or len(key) > made.key_digits:
-            raise UsageError(f"a key is 4 to {made.key_digits} hex digits; give key=HEX")
+        if not _KEY.fullmatch(key):
+            raise UsageError("a key is 4 hex digits or more; give key=HEX")
         words = f"key {key[:12]}"
         found = self.find(key)
-        if not found and len(key) == made.key_digits and (digits := made.filed_as(key)):
+        if not found and (digits := made.filed_as(key)):
             found = self.find(digits)
         if not found:
             return Reach(self.name, words, Verdict.NEVER_BUILT, made.absent)

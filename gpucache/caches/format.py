@@ -42,14 +42,14 @@ from gpucache.errors import FormatError, UsageError
 from gpucache.keys import Difference
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.payload import describe
-from gpucache.units import printable
+from gpucache.units import format_size, printable
 
 N = TypeVar("N")
 Fields = Mapping[str, Any]
 """Values by label; two entries differ in a field where the values are unequal."""
 _COMPARED_CHARS = 300
 _TEXTS_COMPARED = 5000
-_NAMED = 4
+_NAMED, _SHORT = 4, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,18 @@ class Near(Generic[N]):
     """The reason why an item with all requested fields is not served."""
 
     def differences(self, asked: Fields) -> tuple[Difference, ...]:
-        """The differing fields; their values must be texts."""
-        return tuple(Difference(label, self.stored.get(label), asked[label]) for label in self.differing)
+        """The differing fields, whose values must be texts; of long ones the first line that differs."""
+        return tuple(_difference(label, self.stored.get(label), asked[label]) for label in self.differing)
+
+
+def _difference(label: str, stored: str | None, asked: str) -> Difference:
+    if "\n" not in (stored or "") + asked:
+        return Difference(label, stored, asked)
+    left, right = (stored or "").splitlines(), asked.splitlines()
+    pairs = enumerate(zip(left, right, strict=False))
+    number = next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
+    one, other = (printable(lines[number]) if number < len(lines) else None for lines in (left, right))
+    return Difference(f"{label}, line {number + 1}", one, other)
 
 
 def nearest(
@@ -162,12 +172,14 @@ def once(wanted: Wanted, name: str) -> bytes | None:
 
 def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
     """Whether a cache has an entry with all the values that are asked for, and that programs get to."""
-    words = ", ".join(f"{label} {value}" for label, value in asked.items())
+    words = ", ".join(f"{label} {_short(value)}" for label, value in asked.items())
 
     def stored(entry: CacheEntry) -> Fields:
-        told = made.stored(entry)
+        told = made.stored(entry, asked)
         return {
-            label: asked[label] if asked.get(label) in values else ", ".join(values[:_NAMED])
+            label: asked.get(label)
+            if values is None or asked.get(label) in values
+            else ", ".join(values[:_NAMED])
             for label, values in told.items()
         }
 
@@ -186,22 +198,30 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
         return Reach(made.name, words, Verdict.NEVER_BUILT, detail)
     key = near.item.key
     if near.differing:
-        lacking = ", ".join(near.differing)
+        lacking = ", ".join(made.unstored if label == "key" else label for label in near.differing)
         verdict = Verdict.KEY_CHANGED
         detail = f"no entry has all of it; the nearest, {key[:12]}, differs in {lacking}"
     elif wrong := near.wrong:
         verdict = {
             FindingKind.LOCKED: Verdict.NOT_CONSULTED,
+            FindingKind.STALE: Verdict.KEY_CHANGED,
             FindingKind.MISLABELLED: Served.FALSE_HIT if made.serves_others else Verdict.CORRUPT,
         }.get(wrong.kind or FindingKind.CORRUPT, Verdict.CORRUPT)
         detail = f"it is present, but {wrong.detail}; {wrong.remedy or repair(made.location)}"
     else:
         rest = ", ".join(label for label in made.compared if label not in asked)
-        verdict = Served.HIT
+        missing = made.decides and made.decides not in asked
+        verdict = Verdict.NOT_RECORDED if missing else Served.HIT
         told = f"; not compared: {rest}" if rest else ""
         more = f"; {made.served}" if made.served else ""
-        detail = f"{key[:12]} has all of it and programs get to it{told}{more}"
+        gets = f", and {made.decides} decides" if missing else " and programs get to it"
+        detail = f"{key[:12]} has all of it{gets}{told}{more}"
     return Reach(made.name, words, verdict, detail, near.differences(asked), key)
+
+
+def _short(value: str) -> str:
+    """A value in a sentence."""
+    return value if len(value) <= _SHORT and "\n" not in value else f"of {format_size(len(value))}"
 
 
 def repair(location: Location) -> str:
@@ -300,7 +320,12 @@ class Format(Places, ABC, Generic[T]):
     compared: ClassVar[Mapping[str, Field]] = {}
     """The fields of an entry by which a question is answered, and how much a difference in each counts."""
     opaque: ClassVar[str] = ""
-    """Why no miss can be explained, a clause with the alternative, if the inputs of a key are not stored."""
+    """Why no miss can be explained, a clause with the alternative, if it is another than that no input of a
+    key is stored, and another than the variables of ``tracing``."""
+    decides: ClassVar[str] = ""
+    """The field without which it is not known whether a program gets to an entry."""
+    unstored: ClassVar[str] = "key"
+    """What an entry of another key differs in that no entry stores, as words of a sentence."""
     absent: ClassVar[str] = (
         "no entry has this key: it was never built, or was removed, of which no record is kept"
     )
@@ -310,9 +335,6 @@ class Format(Places, ABC, Generic[T]):
     """Whether the owner serves an entry of which a part is missing."""
     serves_others: ClassVar[bool] = False
     """Whether the owner serves the binary of another entry or device, which its programs then use."""
-    key_digits: ClassVar[int] = 64
-    shows: ClassVar[str] = "of its making"
-    """The kind of entry that ``shows`` its owner; completes 'no file next to it is ...'."""
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never considered foreign."""
     leaves_to_owner: ClassVar[bool] = True
@@ -533,7 +555,7 @@ class Format(Places, ABC, Generic[T]):
 
     def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the key besides the fields, by label, and which inputs are not stored."""
-        return (("inputs of the key", f"not stored by {self.owner}"),) if self.opaque else ()
+        return () if self.compared else (("inputs of the key", f"not stored by {self.owner}"),)
 
     def answer(self, wanted: Wanted) -> Iterator[Reach] | None:
         """One answer for each request, by fields of ``wanted`` alone; None if entries do not store enough of
@@ -546,8 +568,9 @@ class Format(Places, ABC, Generic[T]):
             raise UsageError(f"no field is given; give one of {', '.join(self.wanted)}")
         return {label: printable(b" ".join(values), None) for label, values in wanted.items() if values}
 
-    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        """The values of an entry by field, of which some may have several."""
+    def stored(self, entry: CacheEntry, asked: Mapping[str, str]) -> Mapping[str, Sequence[str] | None]:
+        """The values of an entry by field, of which some may have several; None for one that is not compared,
+        as the entry says nothing of it."""
         found: dict[str, list[str]] = {}
         for label, value in entry.fields:
             found.setdefault(label, []).append(value)

@@ -29,13 +29,10 @@ class Helion(FilesFormat, of="helion"):
         left=[Left(r"tmp\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")],
         own=["triton/", "cute/", "backward/"],
     )
-    wanted = {"key": "the 64 hex digits in a file's name"}
     opaque = (
         "its records have the fields of their keys as text alone; compare two records of a kernel by "
         "'gpucache inspect --why KEY KEY'"
     )
-    served = "Helion would use its configuration"
-    shows = "a record of Helion's"
     largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
@@ -48,7 +45,6 @@ class Helion(FilesFormat, of="helion"):
             artifact_kind="config",
             fields=found,
             damage=problem,
-            shows=problem is None or not item.size_bytes,
         )
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:

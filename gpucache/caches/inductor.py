@@ -106,12 +106,7 @@ class Inductor(FilesFormat, of="inductor"):
         signs=["fxgraph/[a-z2-7]{2}", "aotautograd/a?[a-z2-7]{2,51}", _CODE + r"\..+"],
         key=_key,
     )
-    opaque = (
-        "its entries keep the inputs of their keys only as pickles, which gpucache does not unpickle; "
-        "TORCH_LOGS=+inductor logs the parts of each key"
-    )
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
-    shows = "a compiled graph"
     folders_removed = 1
     links = ("torch",)
     moving = Moving(

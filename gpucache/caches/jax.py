@@ -155,7 +155,6 @@ class Jax(JaxPlaces, FilesFormat):
     )
     serves_orphans = True
     unseen = "the executable of another module of that name, or a changed byte where zstd has no checksum"
-    shows = "a compressed executable"
     fixes = FilesFormat.fixes | {FindingKind.LEFTOVER}
     lock_name = _LOCK
     moving = Moving(
@@ -177,7 +176,7 @@ class Jax(JaxPlaces, FilesFormat):
         name, status = next(iter(item.seen.items()))
         start, unpacked = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
-        problem = None if packed else Problem(FindingKind.CORRUPT, f"it is not zstd or zlib; {_STAYS}")
+        problem = None if packed else Problem(FindingKind.MISLABELLED, f"it is not zstd or zlib; {_STAYS}")
         with suppress(BrokenError):  # for example if this Python cannot read zstd
             unpacked = unpack(start, _MESSAGE_BYTES)
         seconds, newer = unpacked[:4], _NEWER in unpacked
@@ -190,7 +189,6 @@ class Jax(JaxPlaces, FilesFormat):
             damage=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
             compile_ns=int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None,
             last_used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
-            shows=bool(packed) or not start,
             toolchain=(("JAX", "0.10+" if newer else _VERSIONS[name.endswith(_CACHE)]),),
             gone="JAX 0.10 or newer" if newer and _is_older_here() else "",
         )

@@ -24,8 +24,6 @@ class _Manifested(FilesFormat):
     """The ending of the file that a manifest is about."""
     holds_kind: ClassVar[str]
     checksums = True
-    wanted = {"key": "the hex digits in the name of an entry, or the first of them"}
-    opaque = "its manifest has the inputs of its key as text of its owner's, which gpucache does not compare"
 
     def look(self, item: Files) -> CacheEntry:
         missing = [one for one in (self.entry_file, ".json") if not self._named(item, one)]
@@ -99,7 +97,6 @@ class Unsloth(_Manifested, of="unsloth"):
         left=[Left(r"[0-9a-f]{32}/(?:manifest\.json|megacache(?:-[0-9a-f]{16})?\.bin)\.tmp\.(?P<pid>\d+)")],
     )
     bytes_field, digest_field, entry_file, holds_kind = "bytes", "sha256", ".bin", "mega-cache"
-    key_digits = 32
     folders_removed = 1
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -102,12 +102,6 @@ class Mesa(MesaPlaces, FilesFormat):
     )
     frames = (_ENTRY, _DATABASE)
     checksums = True
-    wanted = {"key": "hex digits of an entry's directory and name, or the first of them"}
-    opaque = (
-        "its entries record only the driver and the GPU of the inputs of their keys; "
-        "MESA_SHADER_CACHE_SHOW_STATS=true prints hits and misses of a program"
-    )
-    shows = "an entry of Mesa's"
     folders_removed = 1
     sum_name, sum_is_alone = "index", False
     without_sum = "Mesa keeps nothing"
@@ -123,10 +117,10 @@ class Mesa(MesaPlaces, FilesFormat):
             return entry._replace(damage=Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}"))
         if not start.startswith(_MAGICS[suffix]) or (head.cut and not suffix):
             problem = Problem(FindingKind.MISLABELLED, f"it does not begin as Mesa writes it; {_AGAIN}")
-            return entry._replace(damage=problem, shows=False)
+            return entry._replace(damage=problem)
         if suffix:
             gpu, kind = item.parts[-1] if suffix == ".foz" else "", {".db": "database"}.get(suffix, "archive")
-            return entry._replace(target=gpu, artifact_kind=kind, shows=True)
+            return entry._replace(target=gpu, artifact_kind=kind)
         driver = (("driver", head.texts["driver"]),)
         return entry._replace(target=head.texts["gpu"], artifact_kind="shader", toolchain=driver)
 

@@ -43,11 +43,8 @@ class Miopen(DatabaseFormat, of="miopen"):
         "a database is found by version and GPU, and a kernel in it by its source's name and its options, "
         "which 'gpucache inspect KEY' shows; MIOPEN_LOG_LEVEL=6 makes MIOpen print those that it wants"
     )
-    served = "MIOpen would open it; which of its kernels it serves, names and options decide"
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
     row_fails = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
-    shows = "a database of MIOpen's"
-    key_digits = 40
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:
@@ -55,7 +52,7 @@ class Miopen(DatabaseFormat, of="miopen"):
         text = name.endswith(".txt")
         wrong = None if text else self.look_at_database(item)
         if name.endswith(databases.SIDES):
-            return self.entry(item)._replace(damage=wrong, shows=False)
+            return self.entry(item)._replace(damage=wrong)
         gpu = re.match(_GPU, name)
         return self.entry(item)._replace(
             program=name.split(".")[0],
@@ -63,7 +60,6 @@ class Miopen(DatabaseFormat, of="miopen"):
             artifact_kind="kernel database" if name.endswith(".ukdb") else "measurements",
             damage=wrong,
             toolchain=(("MIOpen", item.parts[0]),) if item.parts else (),
-            shows=wrong is None and item.seen[name].st_size > 0,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -31,10 +31,19 @@ class NinjaFormat(FilesFormat):
 
     folders_removed = 1
     moving = NO_MOVING
+    served = "its owner would ask ninja, which builds it again if the command or an input changed"
     fails: ClassVar[str]
     """The effect of a broken library; ends the sentences about that."""
     reads_build: ClassVar[bool] = True
     """Whether the owner reads the ``build.ninja`` that is there."""
+
+    def look(self, item: Files) -> CacheEntry:
+        return self.entry(item)._replace(
+            program=item.parts[-1],
+            artifact_kind=PayloadKind.ELF.value if self.library(item) else "",
+            damage=self.orphan(item),
+            shows=BUILD in item.seen,
+        )
 
     def library(self, item: Files) -> str:
         """The newest library; empty if there is none."""
@@ -120,20 +129,12 @@ class TorchExtensions(NinjaFormat, of="torch-extensions"):
         "a module is found by its name alone, and ninja decides whether it is built again; compare two "
         "entries by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' in its directory"
     )
-    served = "PyTorch would ask ninja, which builds it again if the command or an input changed"
-    shows = "a module of PyTorch's"
     links = ("torch",)
     fails = "PyTorch imports it as it is, so the program ends at every start"
     trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
     def look(self, item: Files) -> CacheEntry:
-        return self.entry(item)._replace(
-            program=item.parts[-1],
-            target=item.parts[-2] if len(item.parts) > 1 else "",
-            artifact_kind=PayloadKind.ELF.value if self.library(item) else "",
-            damage=self.orphan(item),
-            shows=BUILD in item.seen,
-        )
+        return super().look(item)._replace(target=item.parts[-2] if len(item.parts) > 1 else "")
 
     def orphan(self, item: Files) -> Problem | None:
         return self._lock_problem(item) or super().orphan(item)
@@ -187,23 +188,15 @@ class TvmFfi(NinjaFormat, of="tvm-ffi"):
         signs=[_FOLDER],
         key=lambda groups: groups[1] + groups[0].encode().hex(),
     )
-    wanted = {"key": "the 16 hex digits in a directory's name, or more of an entry's"}
     opaque = (
         "the digits in a directory's name are a hash of sources and options, and ninja decides whether it is "
         "built again; compare two entries by 'gpucache inspect --why KEY KEY'"
     )
-    served = "TVM-FFI would ask ninja, which builds it again if the command or an input changed"
-    shows = "a module of TVM-FFI's"
     links = ("apache-tvm-ffi",)
     fails = "TVM-FFI loads it as it is, so the program ends at every start"
 
     def look(self, item: Files) -> CacheEntry:
-        return self.entry(item)._replace(
-            program=item.parts[-1][:-17],
-            artifact_kind=PayloadKind.ELF.value if self.library(item) else "",
-            damage=self.orphan(item),
-            shows=BUILD in item.seen,
-        )
+        return super().look(item)._replace(program=item.parts[-1][:-17])
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         return self.holding(*item.parts, "lock")
@@ -258,27 +251,27 @@ class FlashInfer(NinjaFormat, of="flashinfer"):
         "a module is found by its name alone, and ninja decides whether it is built anew; compare what two "
         "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' there"
     )
-    served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
-    shows = "a module of FlashInfer's"
     links = ("flashinfer-python",)
     fails = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
     reads_build = False
 
     def look(self, item: Files) -> CacheEntry:
-        *version, archs, _, module = item.parts
+        *version, archs, _, _ = item.parts
         library, problem = self.library(item), self.orphan(item)
         if library and not item.seen[library].st_size:
             problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {self.fails}")
         built = built_with(item)
         source = next((value for label, value in built if label == "source"), "")
-        return self.entry(item)._replace(
-            program=module,
-            target=" ".join(f"cuda:sm_{one}" for one in archs.split("_")),
-            artifact_kind=PayloadKind.ELF.value if library else "",
-            damage=problem,
-            toolchain=(("FlashInfer", version[0]),) if version else (),
-            gone=f"FlashInfer with {source}" if source and _is_gone(source) else "",
-            shows=bool(built) or "meta.json" in item.seen,
+        return (
+            super()
+            .look(item)
+            ._replace(
+                target=" ".join(f"cuda:sm_{one}" for one in archs.split("_")),
+                damage=problem,
+                toolchain=(("FlashInfer", version[0]),) if version else (),
+                gone=f"FlashInfer with {source}" if source and _is_gone(source) else "",
+                shows=bool(built) or "meta.json" in item.seen,
+            )
         )
 
     def library(self, item: Files) -> str:

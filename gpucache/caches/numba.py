@@ -63,13 +63,7 @@ class Numba(NumbaPlaces, FilesFormat):
         signs=[r".*_[0-9a-f]{40}", rf"{_NAME}\.nb[ic]"],
         key=hashed,
     )
-    opaque = (
-        "an entry keeps types and digests of a function as a pickle, which gpucache does not unpickle; "
-        "NUMBA_DEBUG_CACHE=1 makes Numba print its saves and loads"
-    )
     served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
-    shows = "an index of Numba's"
-    key_digits = 40
     moving = Moving(
         "an entry has code and constants of modules that it does not name, and Numba serves it where those "
         "differ, with wrong results; put NUMBA_CACHE_DIR and the sources into one image"
@@ -80,7 +74,7 @@ class Numba(NumbaPlaces, FilesFormat):
         (name, *rest) = item.names
         if not name.endswith(".nbi"):
             detail = f"it has no index (.nbi), so {_AGAIN}"
-            return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail), shows=False)
+            return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail))
         start = item.part(name, 0, _VERSION_BYTES)
         version = _version(start)
         problem = None
@@ -94,7 +88,6 @@ class Numba(NumbaPlaces, FilesFormat):
             fields=(("versions", str(len(rest))),),
             damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
-            shows=version is not None or not start or any(_is_code(item, one) for one in rest),
             toolchain=(("Numba", version or ""),),
         )
 
@@ -120,11 +113,6 @@ class Numba(NumbaPlaces, FilesFormat):
             if name.endswith(".nbc"):
                 return item.read(name, _LARGEST_BYTES)
         raise FormatError(f"{Path(item.folder, item.names[0])} names no compiled version")
-
-
-def _is_code(item: Files, name: str) -> bool:
-    """Whether a file next to an index that does not read shows that both are Numba's."""
-    return name.endswith(".nbc") and _damage(item.names[0], item.read(name, _LARGEST_BYTES)) is None
 
 
 def _version(start: bytes) -> str | None:

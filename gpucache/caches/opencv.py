@@ -49,18 +49,9 @@ class OpenCV(OpenCVPlaces, BinaryFormat):
         signs=[r"\.lock", _BELOW, f"{_DEVICE}/{_FILE}"],
         key=lambda groups: groups[-1].zfill(32) + hashed(groups)[:8],
     )
-    wanted = {"key": "the digest in a file's name, or hex digits of an entry"}
-    opaque = (
-        "an entry keeps the digest of a kernel's source and the build options, which 'gpucache inspect KEY' "
-        "lists; OPENCV_LOG_LEVEL=DEBUG logs how OpenCV uses its files"
-    )
-    absent = "no entry has this key: it was never compiled, or was removed with its driver's directory"
-    served = "OpenCV would serve its builds with the requested options"
-    key_digits = 40
     folders_removed = 1
     kinds = OF_OPENCL
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
-    shows = "a file of OpenCV's"
     lock_name, lock_is_record = _LOCK, True
     moving = Moving()
 
@@ -76,7 +67,6 @@ class OpenCV(OpenCVPlaces, BinaryFormat):
             damage=problem,
             last_used_ns=self.used_ns(status),
             toolchain=(("OpenCV", item.parts[0] if len(item.parts) > 1 else ""),),
-            shows=problem is None or problem.kind is not FindingKind.MISLABELLED,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -35,12 +35,7 @@ class Openvino(FilesFormat, of="openvino"):
     """The models that OpenVINO's plugins compiled."""
 
     layout = Layout([r"(\d{15,20})\.(blob|cl_cache)"], key=_key)
-    opaque = (
-        "its entries say nothing of the model, the device and the settings that their names are made from"
-    )
     served = "OpenVINO would load it if it is of the same version"
-    key_digits = 40
-    shows = "a model that OpenVINO compiled"
     moving = Moving(
         "a model that is read from a file is found by the file's path and time, so another model there would "
         "get its results; put CACHE_DIR and the models into one image"
@@ -56,7 +51,7 @@ class Openvino(FilesFormat, of="openvino"):
         line = _LINE.match(start)
         if line is None:
             problem = Problem(FindingKind.MISLABELLED, f"it does not begin as OpenVINO's models do; {_AGAIN}")
-            return self.entry(item)._replace(damage=problem, shows=False)
+            return self.entry(item)._replace(damage=problem)
         end = _end(start, line.end())
         missing = end - status.st_size
         detail = f"its last {missing} bytes are missing; {_AGAIN}"

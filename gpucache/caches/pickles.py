@@ -52,17 +52,19 @@ class Names(NamedTuple):
         return cls(owner, re.compile("|".join(f"(?:{one})" for one in patterns)), re.compile(of_code))
 
 
-def values(data: bytes, pickles: int, names: Names | None = None) -> tuple[list[str | bytes], Problem | None]:
-    """The texts and bytes in a number of consecutive pickles, and why the data do not begin with these.
+def values(
+    data: bytes, pickles: int, names: Names | None = None
+) -> tuple[list[str | bytes | float], Problem | None]:
+    """The texts, bytes and fractions in consecutive pickles, and why the data do not begin with so many.
 
     An import that is not among the names comes before any other problem, as it runs before that.
     """
-    found: list[str | bytes] = []
+    found: list[str | bytes | float] = []
     stream = io.BytesIO(data)
     try:
         for _ in range(pickles):
             for value in _read(stream, len(data), names, 0):
-                if isinstance(value, str | bytes):
+                if isinstance(value, str | bytes | float):
                     found.append(value)
     except _UnknownError as error:
         told = printable(str(error).replace(":", ".").encode("utf-8", "replace")) or "a name that it computes"
@@ -99,7 +101,8 @@ class _CutError(FormatError):
 def _read(
     stream: io.BytesIO, size: int, names: Names | None, depth: int, unknown: list[str] | None = None
 ) -> Iterator[object]:
-    """The arguments of a pickle's opcodes, up to its end, compared with the names.
+    """The arguments of a pickle's opcodes, up to its end, compared with the names; of one that repeats a text
+    that text.
 
     Raises _UnknownError for a name that is not known, or adds it to ``unknown`` and reads on.
     """
@@ -123,7 +126,7 @@ def _read(
         if names is not None and isinstance(value, bytes | bytearray) and value:
             _require_inside(bytes(value), names, depth + 1)
         _require_on(stack, code)
-        yield value
+        yield texts[-1] if name in _LOADS else value
 
 
 def _require_on(stack: list[object], code: pickletools.OpcodeInfo) -> None:
@@ -192,9 +195,6 @@ class PickledFormat(FilesFormat):
     names: Names
     fails: str
     """The effect of a broken file; ends the sentences about that."""
-    served = "its owner would load it"
-    key_digits = 40
-    shows = "a pickle or a library"
 
     def look(self, item: Files) -> CacheEntry:
         kind = "pickle" if item.names[0].endswith(("pkl", "pickle")) else PayloadKind.ELF.value
@@ -245,7 +245,6 @@ class Keops(PickledFormat, of="keops"):
     names = Names.of("KeOps", "types:SimpleNamespace")
     fails = "KeOps reads it as it is, so the program ends at every start"
     links = ("pykeops", "keopscore")
-    opaque = "a name is a digest of the formula and its types, which the library does not repeat"
 
     def look(self, item: Files) -> CacheEntry:
         return super().look(item)._replace(renewed=item.names[0].endswith(".pkl"))
@@ -269,10 +268,7 @@ class Flydsl(PickledFormat, of="flydsl"):
         key=lambda groups: groups[1] + hashed(groups[:1])[:8],
     )
     names = Names.of("FlyDSL", "flydsl\\.compiler\\.jit_executor:CompiledArtifact")
-    wanted = {"key": "the 64 hex digits in a file's name, or the first of them"}
-    key_digits = 72
     fails = "FlyDSL compiles the kernel again"
-    opaque = "a name is a digest of the function's source, its arguments and the GPU, which no file repeats"
 
     def look(self, item: Files) -> CacheEntry:
         entry = super().look(item)._replace(program=item.parts[0])
@@ -335,7 +331,6 @@ class Hidet(PickledFormat, of="hidet"):
     folders_removed = 1
     fails = "the program that loads it ends, at every start"
     links = ("hidet",)
-    opaque = "a name is a digest of a task, which Hidet keeps in task.txt"
 
     def stays(self, item: Files) -> str:
         return (
@@ -351,7 +346,6 @@ class Hidet(PickledFormat, of="hidet"):
             program="/".join(item.parts[:-1]),
             artifact_kind=PayloadKind.ELF.value if whole else "",
             damage=None if whole else problem,
-            shows=whole,
         )
 
 
@@ -374,4 +368,3 @@ class Tilus(Hidet, of="tilus"):
         key=hashed,
     )
     links = ("tilus",)
-    opaque = "a name is a digest of the program and its options, which program.txt and options.txt have"

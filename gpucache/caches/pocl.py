@@ -25,7 +25,6 @@ from typing import NamedTuple, cast
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
-from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
@@ -336,6 +335,7 @@ class Pocl(PoclPlaces, FilesFormat):
         "local-size": "a local size that it is launched with, such as 64x1x1; may be repeated",
         "llvm": "the version of LLVM in PoCL's platform version, such as 15.0.6",
     }
+    decides = "local size"
     compared = {"kernel": Field(8, lambda *_: 0.0, 1.0), "local size": Field(2), "LLVM": Field(4)}
     served = (
         "PoCL stores no source and no options, so it may be another program's kernel of that name, and "
@@ -440,13 +440,9 @@ class Pocl(PoclPlaces, FilesFormat):
             for size in map(printable, wanted.get("local-size", ()) or (b"",)):
                 launch = {"local size": f"{kernel} {size}"} if size else {}
                 llvm = {"LLVM": printable(versions[0])} if versions else {}
-                found = compared(self, {**llvm, "kernel": kernel, **launch})
-                if found.hit and not size:
-                    told = f"{found.detail}; give local-size=SIZE to ask for a launch"
-                    found = replace(found, verdict=Verdict.NOT_RECORDED, detail=told)
-                yield found
+                yield compared(self, {**llvm, "kernel": kernel, **launch})
 
-    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
+    def stored(self, entry: CacheEntry, asked: Mapping[str, str]) -> Mapping[str, Sequence[str] | None]:
         found = ProgramFolder.of(cast("Files", entry.handle))
         known = (*(found.module.kernels if found.module else ()), *found.folders)
         launches = [f"{short(one.kernel)} {one.local_size or 'any local size'}" for one in found.variants]

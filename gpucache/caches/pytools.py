@@ -64,11 +64,7 @@ class Pytools(DatabaseFormat, of="pytools"):
         key=hashed,
     )
     folders_removed = 4
-    opaque = "a dictionary keeps its keys as pickles, which gpucache does not unpickle"
-    served = "pytools would open it; which of its rows programs find, their keys decide"
     consequence = "pytools raises an error that programs do not catch, so they fail at it every time"
-    shows = "a database of pytools'"
-    key_digits = 40
     distribution = "pytools"
     moving = Moving(tells="generated code, and any data that programs store", sources=True)
 
@@ -84,7 +80,6 @@ class Pytools(DatabaseFormat, of="pytools"):
             fields=(("python", python),),
             damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
-            shows=bool(item.parts) or problem is None,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from xxhash import xxh3_128_digest
 
-from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Files, Frame, Parts, Rule
 from gpucache.caches.files_format import FilesFormat
@@ -30,10 +30,11 @@ class SealedFormat(FilesFormat):
 
     def look(self, item: Files) -> CacheEntry:
         start = item.part(item.names[0], 0, len(self.begins))
+        unlike = Problem(FindingKind.MISLABELLED, f"it does not begin as {self.owner}'s do")
         return self.entry(item)._replace(
             program="/".join((*item.parts, item.names[0])),
             artifact_kind=self.kind,
-            shows=not start or start == self.begins,
+            damage=unlike if start not in (b"", self.begins) else None,
         )
 
 
@@ -115,12 +116,8 @@ class Firefox(SealedFormat, of="firefox"):
             _firefox,
         ),
     )
-    wanted = {"key": "the 16 hex digits of a file's name"}
-    opaque = "a name is a digest of the shader's source, which no file repeats"
     checksums = True
-    key_digits = 16
     kind, begins = "gl-program", b"\x32\xad\x54\xb1"
-    shows = "a shader of Firefox's"
 
     def has_checksum(self, item: Files) -> bool:
         return self.is_known(item)
@@ -165,11 +162,7 @@ class Qt(SealedFormat, of="qt"):
             _qt,
         ),
     )
-    wanted = {"key": "the 40 hex digits of a file's name"}
-    opaque = "a name is a digest of the program's sources, which no file repeats"
-    key_digits = 40
     kind, begins = "gl-program", b"\x74\x51\0\0"
-    shows = "a program of Qt's"
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -217,10 +210,7 @@ class Mpv(SealedFormat, of="mpv"):
         Frame("shader_.*", "form:u32 binary:u8", "mpv compiles the shader and writes it again"),
         _frame(".*cache", ":8 count:u32 rows:rest", "mpv compiles all shaders and writes them again", _rows),
     )
-    opaque = "a name is a digest of the shader's source, which no file repeats"
-    key_digits = 40
     kind = "gl-program"
-    shows = "a shader of mpv's"
 
 
 def _unlike_name(one: Parts) -> str:
@@ -257,11 +247,7 @@ class HubKernels(SealedFormat, of="hub-kernels"):
             _unlike_name,
         ),
     )
-    wanted = {"key": "the hex digits of a file's name, or the first of them"}
-    opaque = "a file is named by its content alone"
-    served = "the package kernels would load it"
     checksums = True
-    key_digits = 72
     kind = "download"
 
 
@@ -292,10 +278,7 @@ class Modular(SealedFormat, of="modular"):
         key=hashed,
     )
     frames = (_frame(".+", "whole:rest", "Mojo or MAX ends with an error at every start", _unlike_end),)
-    opaque = "a name is a hash of the code, the options and the versions, which no file repeats"
-    served = "Mojo would load it"
     checksums = True
-    key_digits = 40
     kind = "modular"
 
 
@@ -324,8 +307,6 @@ class TunableOp(SealedFormat, of="tunableop"):
             ".+", "first:u8 rows:rest", "PyTorch leaves out what it cannot read, and measures again", _lines
         ),
     )
-    opaque = "a result is found by the form of the product and the versions at the file's beginning"
-    key_digits = 40
     kind, begins = "tuning-results", b"Validator,"
 
     def look(self, item: Files) -> CacheEntry:

@@ -398,9 +398,9 @@ class Sycl(SyclPlaces, FilesFormat):
             raise UsageError("a program runs on one device; give platform/device/version/driver once")
         return asked
 
-    def stored(self, entry: CacheEntry) -> Mapping[str, Sequence[str]]:
-        found = dict(super().stored(entry))
-        return {**found, "kernel": [*(names := found.get("kernel", ())), *map(readable, names)]}
+    def stored(self, entry: CacheEntry, asked: Mapping[str, str]) -> Mapping[str, Sequence[str] | None]:
+        found = dict(super().stored(entry, asked))
+        return {**found, "kernel": [*(names := found.get("kernel") or ()), *map(readable, names)]}
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         size_bytes = sum(map(len, wanted.get("image", ())))

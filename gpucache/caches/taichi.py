@@ -115,10 +115,7 @@ class Taichi(FilesFormat, of="taichi"):
     magic: ClassVar[bytes] = b"TIC\0"
     ending: ClassVar[str] = "tic"
     lock_file: ClassVar[str] = "ticache.lock"
-    wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
-    opaque = "its entries do not record the inputs of their keys, so only key=HEX can be queried"
     checksums = True
-    shows = "a Taichi kernel"
     together = 500
     distribution = "taichi"
     index = "ticache.tcb"
@@ -139,7 +136,6 @@ class Taichi(FilesFormat, of="taichi"):
             damage=wrong,
             created_ns=row.made_s * SECOND_NS if row else item.written_ns,
             last_used_ns=row.used_s * SECOND_NS if row else item.written_ns,
-            shows=wrong is None or not start,
             toolchain=((self.owner, ".".join(map(str, index.version))),) if index else (),
         )
 

@@ -68,10 +68,6 @@ class TorchTensorrt(FilesFormat, of="torch-tensorrt"):
         signs=[r"(?:[a-z2-7]{51}){1,3}"],
         key=hashed,
     )
-    opaque = "its entries keep an engine's inputs and settings as a pickle, which gpucache does not unpickle"
-    served = "Torch-TensorRT would load it and put the model's weights into it"
-    key_digits = 40
-    shows = "an engine of Torch-TensorRT's"
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:
@@ -85,7 +81,6 @@ class TorchTensorrt(FilesFormat, of="torch-tensorrt"):
             artifact_kind="engine",
             toolchain=plan_version(start[at : at + PLAN_START_BYTES]) if at > 0 else (),
             damage=_problem(start),
-            shows=not start or _ENGINE.encode() in start,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -159,13 +154,7 @@ class OnnxRuntimeTrt(FilesFormat, of="onnxruntime-trt"):
         ],
         key=_key,
     )
-    opaque = (
-        "its files say nothing of the model but a hash of its name, its inputs and outputs, and of the "
-        "versions of ONNX Runtime, CUDA and TensorRT"
-    )
     served = "ONNX Runtime would load it, also if the weights of its model have changed"
-    key_digits = 40
-    shows = "an engine of TensorRT's"
     moving = Moving(
         "an engine has the weights of its model and is found without them, so another model would get its "
         "results; ship each engine with its model, as an EP context model"
@@ -182,7 +171,6 @@ class OnnxRuntimeTrt(FilesFormat, of="onnxruntime-trt"):
             artifact_kind="timing cache" if timing else "engine" if engine else "",
             toolchain=plan_version(start) if engine else (),
             damage=next(self.check(item), None),
-            shows=timing or (engine and is_plan(start)),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

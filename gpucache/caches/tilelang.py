@@ -70,7 +70,6 @@ class TileLang(FilesFormat, of="tilelang"):
         "an entry keeps the sources that TileLang generated, but not the function's own text or its "
         "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
     )
-    shows = "a kernel of TileLang's"
     distribution = "tilelang"
     moving = Moving(
         tells="source text",
@@ -95,7 +94,6 @@ class TileLang(FilesFormat, of="tilelang"):
             fields=(("holds", _family(item)),),
             damage=problem,
             toolchain=(("TileLang", item.parts[0]),) if len(item.parts) > 1 else (),
-            shows=problem is None,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

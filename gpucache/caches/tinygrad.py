@@ -29,7 +29,7 @@ _TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 1000"
 _NAMES = pickles.Names.of(
     "tinygrad", r"tinygrad\.(?:codegen(?:\.\w+)*|dtype|uop\.ops|ops|helpers|shape\.\w+|renderer):_?[A-Z]\w*"
 )
-_BEGINNING_BYTES, _VALUE_BYTES = 64 << 10, 256 << 20
+_VALUE_BYTES = 256 << 20
 
 
 class Tinygrad(TinygradPlaces, DatabaseFormat):
@@ -40,21 +40,13 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
         "its rows are found by the whole source of a kernel, in a table for each compiler and architecture, "
         "which 'gpucache inspect KEY' shows; DEBUG=8 makes tinygrad print those that it wants"
     )
-    served = "tinygrad would open it; which of its rows it serves, their sources decide"
     table = _TABLE
     consequence = "tinygrad fails at it at every start"
     row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
-    shows = "a database of tinygrad's"
     moving = Moving(
         "code for a CPU is found on any CPU, so programs on another one could die; copy CACHEDB to "
         "machines of one CPU and GPU"
     )
-    key_digits = 40
-
-    def look(self, item: Files) -> CacheEntry:
-        name, problem = item.names[0], self.look_at_database(item)
-        found = _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))  # though its head may be broken
-        return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         for table in _tables(connection):

@@ -73,14 +73,12 @@ class Triton(FilesFormat, of="triton"):
         key=lambda groups: _key(groups[0]),
     )
     folders_removed = 1
-    wanted = {"key": "hex digits of the hash that an entry's JSON file has, or the first of them"}
     opaque = (
         "an entry keeps its target, options and Triton's version, but not the function's digest or "
         "that of Triton itself, which are in the key as well; compare the entries of a kernel by "
         "'gpucache inspect --why KEY KEY'"
     )
     unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
-    shows = "a list of a kernel's files"
     distribution = "triton"
     links = ("triton", "triton-xpu", "pytorch-triton-xpu", "pytorch-triton-rocm")
     moving = Moving(
@@ -192,7 +190,7 @@ class Triton(FilesFormat, of="triton"):
         if name.endswith(".autotune.json"):
             return self.entry(item)._replace(program=name.partition(".")[0], artifact_kind="autotuning")
         detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
-        return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail), shows=False)
+        return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail))
 
 
 def _listed(file: PortableFile, root: PurePath) -> PortableFile:

@@ -70,13 +70,10 @@ class Vllm(FilesFormat, of="vllm"):
         signs=_OUTER,
         key=lambda groups: groups[0][:10] + hashed(groups)[:30],
     )
-    wanted = {"key": "the hex digits of a directory below torch_compile_cache, or of an entry"}
     opaque = (
         "an entry keeps its variables and three hashes, but not the inputs of these; compare two "
         "directories by 'gpucache inspect --why KEY KEY'"
     )
-    shows = "a graph that vLLM compiled"
-    key_digits = 40
     folders_removed = 1
 
     def look(self, item: Files) -> CacheEntry:

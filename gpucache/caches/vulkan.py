@@ -45,12 +45,9 @@ class Vulkan(VulkanPlaces, BinaryFormat):
         left=[Left(r"\.goutputstream-\w{6}")],
         key=hashed,
     )
-    opaque = "its header names a device and a driver, and nothing says which pipelines are in it"
     served = "the program hands it to the driver, which takes it if its header names that driver"
-    key_digits = 40
     kinds = frozenset({PayloadKind.VULKAN_PIPELINES})
     consequence = "the driver takes none of it, or breaks, until the program writes it anew"
-    shows = "a Vulkan pipeline cache"
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -129,12 +126,6 @@ class Dxvk(FilesFormat, of="dxvk"):
     """
 
     layout = Layout([r"([0-9a-f]{16})\.dxvk\.lut", r"([0-9a-f]{16})\.dxvk\.bin"])
-    wanted = {"key": "the 16 hex digits of its files' names"}
-    opaque = "its files name shaders and no program; DXVK_LOG_LEVEL=debug logs each hit and miss"
-    absent = "no program's files have this name: it never ran, or they were removed"
-    served = "DXVK of this version would use it"
-    shows = "a file that begins as DXVK's do"
-    key_digits = 16
 
     def look(self, item: Files) -> CacheEntry:
         version = _version(item)
@@ -143,12 +134,11 @@ class Dxvk(FilesFormat, of="dxvk"):
             detail = f"its other file is gone, so {_ANEW}"
             problem = Problem(FindingKind.ORPHAN, detail)
         elif not version:
-            problem = Problem(FindingKind.CORRUPT, f"its list does not begin as DXVK's do, so {_ANEW}")
+            problem = Problem(FindingKind.MISLABELLED, f"its list does not begin as DXVK's do, so {_ANEW}")
         return self.entry(item)._replace(
             artifact_kind="dxvk-shaders",
             damage=problem,
             toolchain=(("DXVK", version),) if version else (),
-            shows=bool(version),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

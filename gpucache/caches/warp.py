@@ -68,8 +68,6 @@ class Warp(FilesFormat, of="warp"):
         "an entry keeps the source that Warp generated and nothing else of its hash; compare the sources of "
         "two entries of a module"
     )
-    shows = "a binary of a Warp module"
-    key_digits = 40
     folders_removed = 1
     distribution = "warp-lang"
     moving = Moving(

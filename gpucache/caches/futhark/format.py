@@ -34,26 +34,25 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
-from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.files import Files, Frame, Rule, Span
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock, once
+from gpucache.caches.format import Clock, Field, once
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
 from gpucache.caches.systems import FutharkPlaces, folder_of_file
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
-from gpucache.keys import Difference
 from gpucache.payload import PayloadInfo, PayloadKind, describe
-from gpucache.units import format_size, printable
+from gpucache.units import format_size
 
 KEY_BYTES = 32
 COMPARED_BYTES = 8
@@ -152,119 +151,43 @@ def source_of(name: str) -> str | None:
     return program if program != name and program.endswith(SOURCE) and program != SOURCE else None
 
 
-BACKENDS = ("cuda", "hip", "opencl")
 FIELDS: Mapping[str, str] = {
     "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
-    "log": "the program's stderr with -L: gives its options, its backend and its file",
-    "option": "a build option, repeated in the program's order, if there is no log",
-    "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
+    "log": "the program's stderr with -L, which lists its options",
+    "option": "a build option, repeated in the program's order, if there is no log; OpenCL's in one text",
 }
 OPTION_LIMIT = 100_000
-_OPENCL_ONLY = b"-cl-fp32-correctly-rounded-divide-sqrt"
-
-# A program's output with -L. Any bytes are read; a log of several starts counts for its last one.
-
-
 _LISTS = {b"NVRTC compile options:": "cuda", b"HIPRTC build options:": "hip"}
 _JOINED = b"OpenCL compiler options: "
-_ASKING = re.compile(rb"Restoring cache from from (.*?)(?:\.\.\.)?", re.DOTALL)
-_NOT_STORED = re.compile(rb"Failed to cache (?:PTX|compiled code|binary): (.*)", re.DOTALL)
-_STOPPED = b"Compilation of OpenCL program failed"
 
 
-@dataclass(slots=True)
-class LogReading:
-    """The facts of a log's last start."""
+class LogReading(NamedTuple):
+    """The facts of the last start in a program's output with -L."""
 
     backend: str = ""
     options: tuple[bytes, ...] | None = None
     """None if the log has no list of options; one joined string for OpenCL."""
-    asked_for: bytes = b""
-    stopped: bool = False
-    """Whether the platform refused a restored binary, after which Futhark ends."""
-    store_error: bytes = b""
-
-    def take(self, line: bytes) -> None:
-        """A line about the file; lines about others are ignored."""
-        if match := _ASKING.fullmatch(line):
-            self.asked_for = match[1]
-        elif match := _NOT_STORED.fullmatch(line):
-            self.store_error = match[1]
-        elif self.asked_for and _STOPPED in line:
-            self.stopped = True
 
 
 def read_log(log: bytes) -> LogReading:
     """The facts of a log. Raises nothing, for any bytes."""
-    reading = LogReading()
-    listed: list[bytes] | None = None
+    backend, options, listing = "", None, False
     for line in (one.removesuffix(b"\r") for one in log.split(b"\n")):
-        if listed is not None and line.startswith(b"\t") and len(listed) < OPTION_LIMIT:
-            listed.append(line[1:])
+        if options is not None and listing and line.startswith(b"\t"):
+            options += [line[1:]] * (len(options) < OPTION_LIMIT)
             continue
-        if listed is not None:
-            reading.options, listed = tuple(listed), None
-        if line in _LISTS:
-            reading, listed = LogReading(_LISTS[line]), []
+        listing = line in _LISTS
+        if listing:
+            backend, options = _LISTS[line], list[bytes]()
         elif line.startswith(_JOINED):
-            reading = LogReading("opencl", (line.removeprefix(_JOINED),))
-        else:
-            reading.take(line)
-    if listed is not None:
-        reading.options = tuple(listed)
-    return reading
+            backend, options = "opencl", [line.removeprefix(_JOINED)]
+    return LogReading(backend, None if options is None else tuple(options))
 
 
-# The question.
-
-
-@dataclass(frozen=True, slots=True)
-class FutharkBuild:
-    """A program as it is built now."""
-
-    source: bytes
-    options: tuple[bytes, ...]
-    """In order; for OpenCL the parts of its one string between its spaces."""
-    backend: str
-    """Empty if the question and its log do not say."""
-    log: LogReading | None = None
-
-    def of(self, backend: str) -> "FutharkBuild":
-        options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
-        return replace(self, backend=backend, options=tuple(options))
-
-    @property
-    def total(self) -> int:
-        joined = (b" ".join(self.options),) if self.backend == "opencl" else self.options
-        return total((*joined, self.source), signed=native_signed())
-
-    @property
-    def words(self) -> str:
-        size = format_size(len(self.source))
-        return f"{self.backend} source of {size} with {len(self.options)} options".strip()
-
-
-def read_question(wanted: Wanted) -> FutharkBuild:
-    """The question; raises UsageError for a field that is missing or has an unusable value."""
-    source, log = once(wanted, "source"), once(wanted, "log")
-    if source is None:
-        raise UsageError("the field 'source' is missing; run the program with --dump-cuda FILE and give FILE")
-    reading = None if log is None else read_log(log)
-    options = wanted.get("option") or (reading.options if reading else None)
-    if options is None:
-        raise UsageError(
-            "the build options are missing; give 'log', the program's stderr with -L (which lists them), "
-            "or each as 'option'"
-        )
-    named = once(wanted, "backend")
-    if named is not None and named.decode("utf-8", "replace") not in BACKENDS:
-        raise UsageError(
-            f"the field 'backend' cannot be {printable(named)!r}; give one of {', '.join(BACKENDS)}"
-        )
-    backend = named.decode() if named else reading.backend if reading else ""
-    if not backend and any(_OPENCL_ONLY in option for option in options):
-        backend = "opencl"
-    return FutharkBuild(source, options, "", reading).of(backend)
+def _begins_alike(stored: str | None, asked: str | None) -> bool:
+    """Whether two keys agree in all that Futhark compares."""
+    digits = 2 * COMPARED_BYTES
+    return (stored or "")[:digits] == (asked or "")[:digits]
 
 
 LARGEST_BYTES = 256 << 20
@@ -278,7 +201,6 @@ _AGAIN = (
     "a CUDA or HIP program compiles again; an OpenCL program whose platform refuses it stops with "
     "'Compilation of OpenCL program failed' and does not compile again; remove the file"
 )
-_INPUTS = "it was made from another source or other options, of which the file stores none"
 _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 _FILE = Frame(
     ".+", ":8 size:u64 :32 payload:rest", RECOMPILED,
@@ -298,6 +220,8 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     layout = Layout((), left=[Left(PARTIAL)])
     wanted = FIELDS
+    compared = {"key": Field(alike=_begins_alike)}
+    unstored = "source or other options, of which it stores none"
     frames = (_FILE,)
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
@@ -401,63 +325,29 @@ class Futhark(FutharkPlaces, FilesFormat):
             raise FormatError(f"{entry.path} cannot be read: {entry.damage}; run 'gpucache verify'")
         yield "all of the key that Futhark compares", item.key[: 2 * COMPARED_BYTES]
 
-    def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """One answer for each file; of several files for the one that the log names, if it names one."""
-        question = read_question(wanted)
-        log, items = question.log or LogReading(), list[Files]()
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            items = list(self.items(""))
-        asked = PurePath(log.asked_for.decode("utf-8", "surrogateescape")).name
-        named = [one for one in items if one.names[0] == asked]
-        for item in named or items:
-            verdict, detail, changed, words = self._answered(question, item, "" if named else asked)
-            yield Reach(self.name, f"{item.names[0]}: {words}", verdict, detail, changed, item.key)
-        if not items:
-            remedy = "start the program with --cache-file, in a directory that exists, to make it"
-            if log.store_error:
-                remedy = (
-                    f"the log says that it could not be written ({printable(log.store_error)}); "
-                    "name another file"
-                )
-            detail = f"no cache file exists; {remedy}"
-            yield Reach(self.name, question.words, Verdict.NEVER_BUILT, detail)
-
-    def _answered(
-        self, question: FutharkBuild, item: Files, elsewhere: str
-    ) -> tuple[Served | Verdict, str, tuple[Difference, ...], str]:
-        """Verdict, detail, what differs, and the question in words; ``elsewhere`` is the file that the log
-        names instead."""
-        try:
-            look = None if (wrong := self.bars(item)) else self.look(item)
-        except (OSError, FormatError) as error:
-            look, wrong = None, Problem(FindingKind.UNTRUSTED, str(error))
-        if not question.backend:
-            question = question.of((look.target.partition(":")[0] if look else "") or "cuda")
-        if look is None and wrong:
-            return Verdict.OPAQUE_KEY, f"{wrong.detail}, so its key is not known", (), question.words
-        expected, found = to_bytes(question.total).hex(), item.key
-        damage = look.damage if look else None
-        changed = () if damage or found == expected else (Difference("key", found, expected),)
-        if damage:
-            told: tuple[Served | Verdict, str] = Verdict.CORRUPT, damage.detail
-        elif found[: 2 * COMPARED_BYTES] != expected[: 2 * COMPARED_BYTES]:
-            told = Verdict.KEY_CHANGED, f"{_INPUTS}; {RECOMPILED}"
-        elif changed:
-            detail = (
-                f"Futhark compares only the first eight bytes of the key, so it takes this file: {_INPUTS}"
+    def asked(self, wanted: Wanted) -> Mapping[str, str]:
+        """The key of what is asked for."""
+        source, log = once(wanted, "source"), once(wanted, "log")
+        if source is None:
+            raise UsageError(
+                "the field 'source' is missing; run the program with --dump-cuda FILE and give FILE"
             )
-            told = Served.FALSE_HIT, f"{detail}; remove it"
-        elif problem := next(self._payload_problem(item), None):
-            told = Verdict.CORRUPT, f"the key matches, but {problem.detail}"
-        elif question.log is not None and question.log.stopped:
-            detail = "the platform refuses to build the restored binary, and Futhark does not compile again"
-            told = Verdict.REJECTED, f"{detail}; remove the file"
-        elif elsewhere:
-            detail = f"the key matches, but the program asked for {elsewhere}; start it with --cache-file"
-            told = Verdict.NOT_CONSULTED, f"{detail} {item.names[0]}"
-        else:
-            told = Served.HIT, "all 32 bytes of its key match, so Futhark restores it"
-        return (*told, changed, question.words)
+        options = wanted.get("option") or (read_log(log).options if log is not None else None)
+        if options is None:
+            raise UsageError(
+                "the build options are missing; give 'log', the program's stderr with -L (which lists them), "
+                "or each as 'option'"
+            )
+        return {"key": key_of(options, source, native_signed()).hex()}
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        for found in super().answer(wanted) or ():
+            same = any(_begins_alike(one.left, one.right) for one in found.differences)
+            detail = (
+                "Futhark compares only the first eight bytes of the key, so it takes this file, which was "
+                f"made from another {self.unstored}; remove it"
+            )
+            yield replace(found, verdict=Served.FALSE_HIT, detail=detail) if same else found
 
     def is_left(self, start: bytes) -> bool:
         return start.startswith(MAGIC) or MAGIC.startswith(start)

@@ -1,16 +1,16 @@
 """An entry of PyOpenCL's cache: its three files, their possible damage, and the headers of its build.
 
 ``info`` is ``pickle.dump(_SourceInfo(dependencies, log))``, and PyOpenCL loads it with ``pickle.load``, which
-calls any function that the file names. Its few opcodes (protocols 2 to 5) are read as data: the class is
-never looked up, and everything else is refused. A header is unchanged when its mtime is, or else when its MD5
-is: recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and non-UTF-8 bytes
-raise. Paths come from a foreign file: only regular files of bounded size are read.
+calls any function that the file names. It is read as data: the class is never looked up. A header is
+unchanged when its mtime is, or else when its MD5 is: recorded of its bytes, compared of its text, so that
+CR LF becomes LF on the way and non-UTF-8 bytes raise. Paths come from a foreign file: only regular files of
+bounded size are read.
 
 PyOpenCL's treatment of damage was tried on 2026.1: a missing or empty ``info`` is a warning and a rebuild;
 any other damage is an exception in the caching, and its handler asks for a variable that is usually not set
 (``os.environ["PYOPENCL_CACHE_FAILURE_FATAL"]``), so that the program ends with a KeyError. Source:
 ``_create_built_program_from_source_cached``, ``check_dependencies``, ``get_file_md5sum`` and
-``get_dependencies`` in ``pyopencl/cache.py``; CPython, ``Lib/pickletools.py``. Changes nothing.
+``get_dependencies`` in ``pyopencl/cache.py``.
 
 A file ``lock`` exists while a program reads or writes the cache. Source: ``CacheLockManager``. It is taken by
 O_CREAT | O_EXCL and is empty, so its holder is unknown; a killed program leaves it behind. A holder needs it
@@ -19,8 +19,6 @@ not empty belongs to another program: it stops every program as well, and is nev
 """
 
 import hashlib
-import io
-import pickletools
 import re
 import stat
 import sys
@@ -29,11 +27,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpucache import payload
 from gpucache.answers.entries import FindingKind, Problem
-from gpucache.caches import files
+from gpucache.caches import files, pickles
 from gpucache.caches.format import Clock, HeldError
 from gpucache.caches.pyopencl.locations import LOCK
 from gpucache.errors import FormatError
@@ -54,7 +52,6 @@ NO_SOURCE = Problem(
 _LARGEST_INFO_BYTES = 8 << 20
 _LARGEST_HEADER_BYTES = 16 << 20
 _HEADERS_BYTES = 128 << 20
-_STEPS = 400_000
 _NAMES_LOOKED_AT = 100_000
 _INCLUDES = 1000
 _SHOWN = 4
@@ -106,15 +103,7 @@ def unfollowed(source: bytes) -> tuple[str, ...]:
 # The record of the build.
 
 _OPTIONS = re.compile(r"^Options used by backend compiler: (.{0,65536})$", re.MULTILINE)
-_CLASS = ["pyopencl.cache", "_SourceInfo"]
-_OPCODES = {
-    "GLOBAL": "C", "STACK_GLOBAL": "C", "EMPTY_TUPLE": ")", "NEWOBJ": "O", "EMPTY_DICT": "D", "MARK": "(",
-    "BINUNICODE": "u", "SHORT_BINUNICODE": "u", "BINUNICODE8": "u", "BINFLOAT": "f", "NONE": "n",
-    "EMPTY_LIST": "L", "TUPLE3": "3", "APPEND": "a", "APPENDS": "A", "SETITEMS": "S", "BUILD": "B",
-    "STOP": ".",
-}  # fmt: skip
-_INFO = re.compile(r"C\)OD\(uL(?:ufu3a|\((?:ufu3)+A)*u[un]SB\.")
-"""The opcodes of an instance with a list of triples and a text or None, in the letters of ``_OPCODES``."""
+_NAMES = pickles.Names.of("PyOpenCL", r"pyopencl\.cache:_SourceInfo")
 
 
 class EndedError(FormatError):
@@ -151,50 +140,24 @@ def info_of(inner: Folder) -> Info:
 def read_info(data: bytes) -> Info:
     """The first value of an ``info`` file, as PyOpenCL reads it; raises FormatError for anything else,
     EndedError if it is cut."""
-    stream = io.BytesIO(data)
-    try:
-        parts = _parts(stream)
-    except FormatError:
-        raise
-    except Exception as error:  # the opcodes of arbitrary bytes raise any exception
-        said = printable(str(error).encode("utf-8", "replace")[:80])
-        if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
-            raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
-        raise FormatError(f"info is not of PyOpenCL's form ({said or type(error).__name__})") from error
-    held = [value for letter, value in parts if letter in "ufn"]
-    formed = _INFO.fullmatch("".join(letter for letter, _ in parts)) is not None
-    if not formed or (held[0], held[-2]) != ("dependencies", "log"):
+    found, wrong = pickles.values(data, 1, _NAMES)
+    if wrong:
+        raise (EndedError if wrong.kind is FindingKind.TRUNCATED else FormatError)(f"info {wrong.detail}")
+    rest = found[found.index("dependencies") + 1 :] if "dependencies" in found else []
+    if len(rest) % 3 == 1:  # without a log
+        rest.append("")
+    if len(rest) % 3 != 2 or rest[-2] != "log":
         raise FormatError("info contains something other than the dependencies and the log of a build")
-    values, log = held[1:-2], held[-1]
-    triples = zip(values[::3], values[1::3], values[2::3], strict=True)
-    return Info(tuple(Dependency(*one) for one in triples), log or "")
-
-
-def _parts(stream: io.BytesIO) -> list[tuple[str, Any]]:
-    """The opcodes of a pickle that is made of data and the one class alone, with their values; may raise
-    anything."""
-    parts: list[tuple[str, Any]] = []
-    memo: dict[object, tuple[str, Any]] = {}
-    for step, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        name = opcode.name
-        if step >= _STEPS:
-            raise FormatError("info has more parts than are read")
-        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            memo[len(memo) if argument is None else argument] = parts[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            parts.append(memo[argument])
-        elif name in _OPCODES:
-            if name.endswith("GLOBAL"):
-                named = argument.split(" ") if argument else [parts.pop(-2)[1], parts.pop()[1]]
-                if named != _CLASS:
-                    shown = printable(".".join(map(str, named)).encode("utf-8", "replace"))
-                    raise FormatError(f"info names {shown}, which PyOpenCL would load and may call")
-            parts.append((_OPCODES[name], argument))
-        elif name not in ("PROTO", "FRAME"):
-            raise FormatError(f"info has the opcode {name}, which its value does not need")
-    if not parts or parts[-1][0] != ".":
-        raise EndedError("info ends before its value does")
-    return parts
+    *rest, _, log = rest
+    triples = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
+    dependencies = tuple(
+        Dependency(path, mtime, md5)
+        for path, mtime, md5 in triples
+        if isinstance(path, str) and isinstance(mtime, float) and isinstance(md5, str)
+    )
+    if len(dependencies) < len(triples) or not isinstance(log, str):
+        raise FormatError("info contains other dependencies than paths, times and checksums")
+    return Info(dependencies, log)
 
 
 # The binary.

@@ -1,8 +1,8 @@
 """PyOpenCL's compiler cache: a directory per Python version, in it one for each program and device.
 
-``entries`` owns the files of an entry, their problems and the headers, ``explaining`` the outcome of a
-build and the MD5 that names an entry, ``locks`` the global lock, ``locations`` the places of the
-directories. Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1.
+``entries`` owns the files of an entry, their problems, the headers and the lock, ``key`` the MD5 that names
+an entry, ``locations`` the places of the directories. Source: PyOpenCL, ``pyopencl/cache.py`` and
+``pyopencl/__init__.py`` of 2026.1.
 
 PyOpenCL does not use this cache for PoCL and NVIDIA. The SQLite dictionaries of pytools, where PyOpenCL keeps
 the invokers it generates, are another cache and are not read. PyOpenCL itself is never imported.
@@ -10,26 +10,29 @@ the invokers it generates, are another cache and are not read. PyOpenCL itself i
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import HeldError, UnjudgedError
+from gpucache.caches.format import Field, HeldError, TextsAlike, UnjudgedError, compared, once
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.pyopencl import entries, locations
-from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
+from gpucache.caches.pyopencl.key import LABELS, all_options, key_of, read_devices, version_numbers
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
-from gpucache.errors import FormatError
+from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, Toolchain
@@ -41,7 +44,11 @@ _NOT_ITS_OWN = (
     "its directory and the one above do not show that PyOpenCL made it; "
     "remove it yourself if it is PyOpenCL's"
 )
-_NAMES_LOOKED_AT = 100_000
+_SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
+_LEFT_TO_DRIVER = {
+    "Portable Computing Language": "PoCL's own cache",
+    "NVIDIA CUDA": "the CUDA driver's own cache",
+}
 _SCANNED_BYTES = 4 << 20
 """The beginning of a larger binary that a scan reads, which gives its kind."""
 
@@ -58,7 +65,19 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         own=[locations.LOCK, f"{locations.ANY_VERSION}/{locations.LOCK}"],
         signs=[f"{locations.KEY}/(?:source\\.cl|binary|info)", locations.ANY_VERSION],
     )
-    wanted = FIELDS
+    wanted = {
+        "source": "the OpenCL C text that the program builds, as it gives it to PyOpenCL",
+        "options": "build options as the program gives them, in one text or repeated in their order; "
+        "PyOpenCL's own options are added",
+        "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; all as "
+        "OpenCL reports them",
+        "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one installed with gpucache",
+    }
+    compared = {"source": Field(4, TextsAlike(), 0.5), "options": Field(2), "device": Field(), "key": Field()}
+    decides = "device"
+    unstored = "device, driver or PyOpenCL's version, which an entry does not store"
+    _key: Callable[[str], str]
+    """The key of what is asked for with some options."""
     fixes = frozenset(FindingKind)
     barred_by_links = False
     distribution = "pyopencl"
@@ -108,7 +127,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         python = locations.python_of(item.folder.parent.name)
         more = len(kernels) - 1
         others = f"and {more} more kernel{'s' if more > 1 else ''}" if more > 0 else ""
-        fields = [("source", digest(source))] if source is not None else []
+        fields = [("source", "missing" if source is None else digest(source))]
         if options is not None:
             fields.append(("options", options))
         return self.entry(item)._replace(
@@ -252,8 +271,56 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        question = read_question(wanted, os.environ)
-        return explain(question, list(locations.cache_folders(self.root)), self.now_ns)
+        """An answer for each device; without one no key is computed."""
+        source, version = once(wanted, "source"), (once(wanted, "pyopencl") or b"").decode("utf-8", "replace")
+        if source is None:
+            raise UsageError("the field 'source' is missing; give the program's source with source=@FILE")
+        given = [_text(one) for value in wanted.get("options", ()) for one in value.split(b" ")]
+        devices = read_devices([_text(one) for one in wanted.get("device", ())])
+        words = f"source of {format_size(len(source))}"
+        if source.startswith(_SPIRV):
+            detail = "PyOpenCL does not cache programs that are given as SPIR-V"
+            yield Reach(self.name, words, Verdict.UNCACHEABLE, detail)
+            return
+        for folder in locations.cache_folders(self.root):
+            with suppress(OSError), self._opened(folder) as opened:
+                lock = entries.obstacle(opened, self.now_ns)
+                if lock and lock.kind is not FindingKind.LOCKED:
+                    yield Reach(self.name, words, Verdict.NOT_CONSULTED, lock.detail)
+                    return
+        text = source.decode("utf-8", "replace")
+        options = all_options(given, os.environ)
+        for device in devices:
+            if other := _LEFT_TO_DRIVER.get(device.platform_name):
+                detail = f"PyOpenCL leaves programs for {device.platform_name} to {other}"
+                yield Reach(self.name, words, Verdict.NOT_CONSULTED, detail)
+                continue
+            self._key = partial(key_of, source, device=device, version=version_numbers(version))
+            asked = {"source": text, "options": options, "device": device.name, "key": self._key(options)}
+            yield compared(self, asked)
+        if not devices:
+            yield compared(self, {"source": text, "options": options})
+
+    def stored(self, entry: CacheEntry, asked: Mapping[str, str]) -> Mapping[str, Sequence[str] | None]:
+        """Source and options if they are known, and the key unless one of them explains that it differs."""
+        source = options = None
+        with cast("Files", entry.handle).open() as inner:
+            with suppress(OSError, FormatError):
+                source = entries.read_source(inner).decode("utf-8", "replace")
+            with suppress(OSError, FormatError):
+                options = entries.info_of(inner).options
+        known = options is not None and "key" in asked and self._key(options) == entry.key
+        explained = known or (source is not None and source != asked["source"])
+        return {
+            "source": None if source is None else [source],
+            "options": None if options is None else [options],
+            "device": None,
+            "key": None if explained else [entry.key],
+        }
+
+    def hinders(self, entry: CacheEntry) -> Problem | None:
+        found = self._problems(cast("Files", entry.handle))
+        return next((one for one in found if not entries.served(one)), None)
 
     def _problems(self, item: Files) -> list[Problem]:
         with item.open() as inner:
@@ -278,6 +345,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             source = item.read(entries.SOURCE, entries.LARGEST_SOURCE_BYTES)
             return len(entries.as_written(source)) < len(source)
         return False
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
 def _require_headers(moved: Sequence[PortableFile]) -> None:

@@ -8,11 +8,9 @@ never removed. Source: rocFFT, ``rtc_cache.cpp`` and ``auxiliary.cpp`` of 2024 a
 """
 
 import hashlib
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +32,7 @@ from gpucache.caches.databases import (
 )
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft.locations import MOVE
-from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import format_size, printable
@@ -86,7 +84,6 @@ _OPEN = (
 )
 _TRUNCATED, _CORRUPT = FindingKind.TRUNCATED, FindingKind.CORRUPT
 _UNSUPPORTED, _LEFTOVER = FindingKind.UNSUPPORTED, FindingKind.LEFTOVER
-Value = int | float | bytes | None
 
 # The table.
 
@@ -141,131 +138,106 @@ def format_hip(version: int) -> str:
     return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
 
 
-def parse_hip(text: str) -> int:
-    """The integer of ``6.2.41133`` or of itself; raises UsageError."""
-    if dotted := re.fullmatch(r"(\d{1,4})\.(\d{1,2})\.(\d{1,5})", text):
-        major, minor, patch = map(int, dotted.groups())
-        return major * 10_000_000 + minor * 100_000 + patch
-    if text.isascii() and text.isdigit() and len(text) <= 12:
-        return int(text)
-    raise UsageError(
-        f"{text!r} is not a HIP version; write it as 6.2.41133, or as the integer HIP_VERSION: 60241133"
-    )
-
-
 # Rows.
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRow:
-    """One row as it was seen; texts are bytes."""
+class KernelRow(NamedTuple):
+    """A row as it was seen: an ``Item`` of ``gpucache.caches.format``."""
 
     rowid: int
-    kernel_name: Value
-    arch: Value
-    hip_version: Value
-    generator_sum: Value
-    timestamp: Value
-    types: tuple[str, ...]
-    lengths: tuple[int, ...]
-    """The bytes of name, architecture, sum and code, as far as they were read."""
-
-    @property
-    def code_bytes(self) -> int:
-        return self.lengths[3]
+    kernel_name: str
+    arch: str
+    hip_version: int
+    generator_sum: str
+    """As hex."""
+    seconds: int
+    """When it was stored, as rocFFT reads that; 0 if the row does not say."""
+    code_bytes: int
+    formed: bool
+    """Whether each value of its key has the type and length that rocFFT writes; else no lookup finds it."""
+    path: Path = Path()
+    file_ns: int = 0
+    """When its database was written."""
+    owned: bool = True
+    """Rows have no owner; any user who may write the file may repair them."""
 
     @property
     def size_bytes(self) -> int:
         """The row's size as rocFFT's own trimming counts it."""
-        return self.code_bytes + self.lengths[0]
+        return self.code_bytes + len(self.kernel_name.encode())
 
     @property
     def key(self) -> str:
-        """SHA-256 over the framed primary key; a storage class that rocFFT never writes is part of it."""
+        """SHA-256 over the framed primary key; the number of a row that has no such key is part of it."""
         hasher = hashlib.sha256()
-        odd = [found for found, usual in zip(self.types, COLUMNS.values(), strict=True) if found != usual]
-        for value in (*self.primary, *odd):
-            raw = value if isinstance(value, bytes) else str(value).encode()
+        odd = [] if self.formed else [str(self.rowid).encode()]
+        name, arch, version, total = self.primary
+        for raw in (name.encode(), arch.encode(), str(version).encode(), total, *odd):
             hasher.update(len(raw).to_bytes(8, "little"))
             hasher.update(raw)
         return hasher.hexdigest()
 
     @property
-    def primary(self) -> tuple[Value, Value, Value, Value]:
-        return self.kernel_name, self.arch, self.hip_version, self.generator_sum
-
-    @property
-    def bound(self) -> tuple[str, str, Value, Value]:
+    def primary(self) -> tuple[str, str, int, bytes]:
         """The primary key as rocFFT binds it to find the row."""
-        name, arch = (
-            value.decode("utf-8", "replace") if isinstance(value, bytes) else "" for value in self.primary[:2]
-        )
-        return name, arch, self.hip_version, self.generator_sum
+        return self.kernel_name, self.arch, self.hip_version, bytes.fromhex(self.generator_sum)
 
     @property
-    def seconds(self) -> int:
-        """When it was stored, as rocFFT reads that; 0 if the row does not say."""
-        return self.timestamp if isinstance(self.timestamp, int) else 0
+    def written_ns(self) -> int:
+        """When it was stored, in nanoseconds; of a row that does not say when its file was written."""
+        return min(max(self.seconds * _NS, 0), _LAST_NS) or self.file_ns
 
     @property
-    def created_ns(self) -> int:
-        """When it was stored, in nanoseconds; 0 if the row does not say."""
-        return min(max(self.seconds * _NS, 0), _LAST_NS)
+    def used_ns(self) -> int:
+        return self.written_ns
 
     @property
     def fields(self) -> dict[str, str]:
-        version, total = self.hip_version, self.generator_sum
         return {
-            "kernel_name": text(self.kernel_name),
-            "arch": text(self.arch),
-            "hip_version": format_hip(version) if isinstance(version, int) else text(version),
-            "generator_sum": total[:SUM_BYTES].hex() if isinstance(total, bytes) else text(total),
+            "kernel_name": printable(self.kernel_name, None),
+            "arch": printable(self.arch, None),
+            "hip_version": format_hip(self.hip_version),
+            "generator_sum": self.generator_sum,
         }
 
-
-def text(value: Value) -> str:
-    raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
-    return printable(raw, None)
-
-
-def damage(row: KernelRow) -> str:
-    """Why no lookup can find or use a row; empty for a row as rocFFT writes them."""
-    wrong = [
-        f"its {name} is {found} where rocFFT stores {usual}"
-        for (name, usual), found in zip(COLUMNS.items(), row.types[:4], strict=False)
-        if found != usual
-    ]
-    texts = [value.decode(errors="replace") if isinstance(value, bytes) else "" for value in row.primary[:2]]
-    if not wrong and ("\0" in "".join(texts) or "\ufffd" in "".join(texts)):
-        wrong.append("its name or architecture is not text")
-    if not wrong and (row.lengths[2] != SUM_BYTES or max(row.lengths[:2]) > VALUE_BYTES):
-        lengths = ", ".join(map(str, row.lengths[:3]))
-        wrong.append(f"its key has values of {lengths} bytes, of which the last is {SUM_BYTES} in rocFFT's")
-    if wrong:
-        return f"{wrong[0]}, so no lookup finds it"
-    return "" if row.code_bytes else "it has no code: rocFFT compiles the kernel again"
+    @property
+    def damage(self) -> str:
+        """Why no lookup can find or use it; empty for a row as rocFFT writes them."""
+        if (
+            not self.formed
+            or "\0" in self.kernel_name + self.arch
+            or "\ufffd" in self.kernel_name + self.arch
+        ):
+            return "a value of its key is not as rocFFT stores it, so no lookup finds it"
+        return "" if self.code_bytes else "it has no code: rocFFT compiles the kernel again"
 
 
-_BOUNDED = (
-    "CASE WHEN typeof({0}) IN ('text', 'blob') "
-    f"THEN substr(CAST({{0}} AS BLOB), 1, {VALUE_BYTES}) ELSE {{0}} END"
+_NUMBER = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE 0 END"
+_TEXT = f"CAST(substr(CAST({{0}} AS BLOB), 1, {VALUE_BYTES}) AS TEXT)"
+_FORMED = " AND ".join(
+    (
+        *(f"typeof({one}) = '{kind}'" for one, kind in tuple(COLUMNS.items())[:4]),
+        *(f"length(CAST({one} AS BLOB)) <= {VALUE_BYTES}" for one in KEY[:2]),
+        f"length(generator_sum) = {SUM_BYTES}",
+    )
 )
-# SQLite knows the length of a blob without reading it.
-_LENGTH = "CASE typeof({0}) WHEN 'blob' THEN length({0}) ELSE length(CAST({0} AS BLOB)) END"
-_VALUES = ", ".join(map(_BOUNDED.format, (*KEY, "timestamp")))
-_TYPES = ", ".join(map("typeof({})".format, COLUMNS))
-_LENGTHS = ", ".join(map(_LENGTH.format, ("kernel_name", "arch", "generator_sum", "code")))
-_SELECT = f"SELECT rowid, {_VALUES}, {_TYPES}, {_LENGTHS} FROM {TABLE}"
+_SELECT = (
+    f"SELECT rowid, {', '.join(map(_TEXT.format, KEY[:2]))}, {_NUMBER.format('hip_version')}, "
+    f"lower(hex(substr(CAST(generator_sum AS BLOB), 1, {SUM_BYTES}))), {_NUMBER.format('timestamp')}, "
+    # SQLite knows the length of a blob without reading it.
+    "ifnull(CASE typeof(code) WHEN 'blob' THEN length(code) ELSE length(CAST(code AS BLOB)) END, 0), "
+    f"{_FORMED} FROM {TABLE}"
+)
 
 
-def read_rows(connection: sqlite3.Connection) -> Iterator[KernelRow]:
+def read_rows(connection: sqlite3.Connection, path: Path = Path(), file_ns: int = 0) -> Iterator[KernelRow]:
     """Every row in constant memory; raises sqlite3.Error, FormatError for a table that goes in circles."""
     last: int | None = None
     while True:
         after = "" if last is None else f"WHERE rowid > {last}"
         found = connection.execute(f"{_SELECT} {after} ORDER BY rowid LIMIT {_ROWS_READ}").fetchall()
         for values in found:
-            row = _row(values)
+            row = KernelRow._make((*values, path, file_ns, True))
             if last is not None and row.rowid <= last:
                 raise FormatError(f"the rows of {TABLE} are out of order")
             last = row.rowid
@@ -276,47 +248,34 @@ def read_rows(connection: sqlite3.Connection) -> Iterator[KernelRow]:
 
 def look_again(connection: sqlite3.Connection, row: KernelRow) -> KernelRow | None:
     """A row as it is now, even if it was moved; None if it changed or is gone; raises sqlite3.Error."""
-    if _found(connection, "rowid = ?", (row.rowid,)) == row:
-        return row
-    moved = None if damage(row) else _found(connection, MATCHES, row.bound)
-    return moved if moved is not None and replace(moved, rowid=row.rowid) == row else None
-
-
-def _found(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> KernelRow | None:
-    found = connection.execute(f"{_SELECT} WHERE {where}", values).fetchone()
-    return None if found is None else _row(found)
+    for where, values in (("rowid = ?", (row.rowid,)), (MATCHES, row.primary)):
+        for found in connection.execute(f"{_SELECT} WHERE {where}", values):
+            now = row._replace(**dict(zip(KernelRow._fields, (*found[:7], bool(found[7])), strict=False)))
+            if now._replace(rowid=row.rowid) == row:
+                return now
+    return None
 
 
 def read_code(connection: sqlite3.Connection, row: KernelRow, limit_bytes: int) -> bytes:
     """The kernel of a row; raises FormatError for more than a limit or none, sqlite3.Error."""
-    if row.types[4] == "null":
-        raise FormatError(f"the row of {text(row.kernel_name)} has no code")
-    if row.code_bytes > limit_bytes:
-        raise FormatError(f"the row of {text(row.kernel_name)} claims more code than its file has bytes")
+    if not 0 < row.code_bytes <= limit_bytes:
+        raise FormatError(
+            f"the row of {printable(row.kernel_name)} has no code, or more than its file has bytes"
+        )
     return read_prefix(connection, row, -1)
 
 
 def read_prefix(connection: sqlite3.Connection, row: KernelRow, count: int = PREFIX_BYTES) -> bytes:
-    """Some bytes of a row's kernel, or all for -1; raises sqlite3.Error.
-
-    A value that is not a blob is cast to one, as in rocFFT's query.
-    """
-    if row.types[4] in ("blob", "text"):
-        with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
-            return blob.read(count)
+    """Some bytes of a row's kernel, or all for -1; raises sqlite3.Error."""
+    with (
+        suppress(sqlite3.OperationalError),
+        connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob,
+    ):
+        return blob.read(count)
+    # A value that is neither bytes nor text is cast, as in rocFFT's query.
     found = connection.execute(f"SELECT CAST(code AS BLOB) FROM {TABLE} WHERE rowid = ?", (row.rowid,))
     (value,) = found.fetchone() or (None,)
     return value if isinstance(value, bytes) else b""
-
-
-def _row(values: Sequence[object]) -> KernelRow:
-    rowid, *rest = values
-    name, arch, version, total, stored = (
-        value if isinstance(value, int | float | bytes) else None for value in rest[:5]
-    )
-    lengths = tuple(value if isinstance(value, int) else 0 for value in rest[11:])
-    number = rowid if isinstance(rowid, int) else 0
-    return KernelRow(number, name, arch, version, total, stored, tuple(map(str, rest[5:11])), lengths)
 
 
 # Problems.
@@ -324,14 +283,14 @@ def _row(values: Sequence[object]) -> KernelRow:
 
 def row_problem(connection: sqlite3.Connection, row: KernelRow, limit_bytes: int) -> Problem | None:
     """The problems of a row and its code; raises sqlite3.Error, FormatError."""
-    return judged(row, b"" if damage(row) else read_code(connection, row, limit_bytes))
+    return judged(row, b"" if row.damage else read_code(connection, row, limit_bytes))
 
 
 def judged(row: KernelRow, code: bytes) -> Problem | None:
     """The problems that the beginning of the code shows: damage only if that is all of it."""
-    if damaged := damage(row):
-        return Problem(_CORRUPT, damaged)
-    return misfit(code, text(row.arch), whole=len(code) == row.code_bytes)
+    if row.damage:
+        return Problem(_CORRUPT, row.damage)
+    return misfit(code, row.arch, whole=len(code) == row.code_bytes)
 
 
 def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:

@@ -8,12 +8,11 @@ database in write-ahead mode cannot be read back). New files are made whole or n
 name until they are complete, and replace nothing.
 """
 
-import hashlib
 import os
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,9 +42,7 @@ from gpucache.caches.rocfft.database import (
     TABLE,
     KernelRow,
     changing,
-    format_hip,
     look_again,
-    parse_hip,
     read_code,
     read_rows,
     read_shape,
@@ -68,65 +65,33 @@ Filters = Sequence[tuple[str, str]]
 
 def read_filters(like: Iterable[tuple[str, str]]) -> Filters:
     """The filters of the command line; raises UsageError."""
-    return [(label, _filter(label, value)) for label, value in like]
-
-
-def _filter(label: str, value: str) -> str:
-    if label == "hip_version":
-        return format_hip(parse_hip(value))
-    if label == "generator_sum":
-        try:
-            return bytes.fromhex(value).hex()
-        except ValueError:
+    for label, _ in like:
+        if label not in ("arch", "hip_version", "generator_sum"):
             raise UsageError(
-                f"--like generator_sum={value} is not hex; copy it from 'gpucache inspect'"
-            ) from None
-    if label != "arch":
-        raise UsageError(f"--like {label}: a row has arch, hip_version and generator_sum; name one of these")
-    return value
+                f"--like {label}: a row has arch, hip_version and generator_sum; name one of these, and a "
+                "value as 'gpucache inspect' shows it"
+            )
+    return tuple(like)
 
 
-@dataclass(slots=True)
-class _Source:
-    path: Path
-    reader: Reader
-    written: int = 0
-
-    def code(self, row: KernelRow) -> bytes:
-        """The code of a row; raises CacheUnusableError if it changed meanwhile."""
-        with told(self.path):
-            found = look_again(self.reader.connection, row)
-            if found is None:
-                raise CacheUnusableError(
-                    f"{self.path} changes while it is read; try again once its programs have ended"
-                )
-            return read_code(self.reader.connection, found, self.reader.size_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    source: _Source
-    row: KernelRow
-
-    def beats(self, other: "_Candidate") -> bool:
-        mine, theirs = self.row.seconds, other.row.seconds
-        return mine > theirs or (mine == theirs and self._digest() > other._digest())
-
-    def _digest(self) -> bytes:
-        return hashlib.sha256(self.source.code(self.row)).digest()
-
-    def store(self, connection: sqlite3.Connection, seconds: int) -> None:
-        connection.execute(STORE, (*self.row.bound, self.source.code(self.row), seconds))
-        self.source.written += 1
+def _code(reader: Reader, row: KernelRow) -> bytes:
+    """The code of a row; raises CacheUnusableError if it changed meanwhile."""
+    with told(row.path):
+        if (found := look_again(reader.connection, row)) is None:
+            raise CacheUnusableError(
+                f"{row.path} changes while it is read; try again once its programs have ended"
+            )
+        return read_code(reader.connection, found, reader.size_bytes)
 
 
 @dataclass(slots=True)
 class Merged:
     """The counts of rows from all sources."""
 
-    sources: Sequence[_Source] = ()
+    sources: Mapping[Path, Reader] = field(default_factory=dict)
+    written: Counter[Path] = field(default_factory=Counter)
+    """How many rows of each source were written."""
     held: int = 0
-    rows: int = 0
     filtered: int = 0
     older: int = 0
     """Left out because a row with the same key is as new or newer, in a source or in the result."""
@@ -135,11 +100,11 @@ class Merged:
     why: Counter[str] = field(default_factory=Counter)
     """The problems of rows that no lookup could use, which are never copied, with their counts."""
 
-    def taken(self, source: _Source, filters: Filters) -> Iterator[KernelRow]:
+    def taken(self, path: Path, filters: Filters) -> Iterator[KernelRow]:
         """The rows of a source that are sound and pass the filters; the others are counted."""
-        reader = source.reader
-        with told(source.path):
-            for row in read_rows(reader.connection):
+        reader = self.sources[path]
+        with told(path):
+            for row in read_rows(reader.connection, path):
                 self.held += 1
                 if wrong := row_problem(reader.connection, row, reader.size_bytes):
                     known = str(wrong) in self.why or len(self.why) < _REASONS
@@ -148,6 +113,19 @@ class Merged:
                     self.filtered += 1
                 else:
                     yield row
+
+    def beats(self, one: KernelRow, other: KernelRow) -> bool:
+        """Whether a row is newer than another of its key; of two of one time their code decides."""
+        if one.seconds != other.seconds:
+            return one.seconds > other.seconds
+        return self.code(one) > self.code(other)
+
+    def code(self, row: KernelRow) -> bytes:
+        return _code(self.sources[row.path], row)
+
+    def store(self, connection: sqlite3.Connection, row: KernelRow, *, keep_times: bool) -> None:
+        connection.execute(STORE, (*row.primary, self.code(row), row.seconds if keep_times else 0))
+        self.written[row.path] += 1
 
     def nothing(self, out: Path) -> str:
         """Why a new database would be empty, and the remedy."""
@@ -174,15 +152,15 @@ def merge(
     """
     _require_meant(sources, out, into_existing=into_existing)
     with ExitStack() as stack:
-        done = Merged([_Source(path, stack.enter_context(closing(open_source(path)))) for path in sources])
-        best: dict[tuple[object, ...], _Candidate] = {}
-        for source in done.sources:
-            for row in done.taken(source, filters):
-                one, rival = _Candidate(source, row), best.get(row.primary)
+        done = Merged({path: stack.enter_context(closing(open_source(path))) for path in sources})
+        best: dict[tuple[object, ...], KernelRow] = {}
+        for path in sources:
+            for row in done.taken(path, filters):
+                rival = best.get(row.primary)
                 done.older += rival is not None
-                if rival is None or one.beats(rival):
-                    best[row.primary] = one
-        winners = sorted(best.values(), key=lambda one: one.row.bound)
+                if rival is None or done.beats(row, rival):
+                    best[row.primary] = row
+        winners = [best[key] for key in sorted(best)]
         if into_existing:
             _add(out, winners, done, keep_times=keep_times)
         elif not winners:
@@ -191,42 +169,34 @@ def merge(
             with published(out) as temporary, creating(temporary) as connection:
                 connection.execute("BEGIN")
                 connection.execute(CREATE)
-                for one in winners:
-                    one.store(connection, one.row.seconds if keep_times else 0)
+                for row in winners:
+                    done.store(connection, row, keep_times=keep_times)
                 connection.execute("COMMIT")
-        done.rows = sum(source.written for source in done.sources)
         return done
 
 
 def _require_meant(sources: Sequence[Path], out: Path, *, into_existing: bool) -> None:
     if not sources:
         raise UsageError("nothing to merge; name databases or images of them")
-    real = [os.path.realpath(path) for path in sources]
-    if len(set(real)) < len(real):
+    if len({os.path.realpath(path) for path in sources}) < len(sources):
         raise UsageError("a source is named twice; name each once")
-    if os.path.realpath(out) in real or any(_same(path, out) for path in sources):
-        raise UsageError(f"{out} is one of the sources; name another place")
+    with suppress(FileNotFoundError):
+        if any(path.samefile(out) for path in sources if path.exists()):
+            raise UsageError(f"{out} is one of the sources; name another place")
     if not into_existing:
         _require_absent(out)
     elif not is_file(out):
         raise UsageError(f"{out} is not a file that can be added to; leave --into out")
 
 
-def _same(path: Path, out: Path) -> bool:
-    try:
-        return path.samefile(out)
-    except OSError:
-        return False
-
-
-def _add(out: Path, winners: Iterable[_Candidate], done: Merged, *, keep_times: bool) -> None:
+def _add(out: Path, winners: Iterable[KernelRow], done: Merged, *, keep_times: bool) -> None:
     with changing(Path(os.path.realpath(out))) as connection:
-        for one in winners:
-            held = connection.execute(_FIND, one.row.bound).fetchone()
-            if held is not None and isinstance(held[0], int) and held[0] >= one.row.seconds:
+        for row in winners:
+            held = connection.execute(_FIND, row.primary).fetchone()
+            if held is not None and isinstance(held[0], int) and held[0] >= row.seconds:
                 done.older += 1
             else:
-                one.store(connection, one.row.seconds if keep_times else 0)
+                done.store(connection, row, keep_times=keep_times)
                 done.replaced += held is not None
 
 
@@ -374,8 +344,10 @@ def _merged(asked: ExportRequest) -> Exported:
     notes = tuple(
         f"{number} {'row' if number == 1 else 'rows'}: {what}." for what, number in counts.items() if number
     )
-    sources = tuple(Source(str(source.path), source.written) for source in done.sources)
-    return Exported(NAME, str(asked.out), done.rows, asked.out.stat().st_size, sources, notes=notes)
+    sources = tuple(Source(str(path), done.written[path]) for path in done.sources)
+    return Exported(
+        NAME, str(asked.out), done.written.total(), asked.out.stat().st_size, sources, notes=notes
+    )
 
 
 def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[ExportRequest], Exported]:

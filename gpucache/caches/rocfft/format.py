@@ -13,7 +13,7 @@ colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import Clock, Field, Format, Item, TextsAlike
+from gpucache.caches.format import Clock, Field, Format, TextsAlike
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Moving
@@ -49,33 +49,10 @@ _BELONGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredKernel:
-    """A row of a database, as an ``Item`` of ``gpucache.caches.format``."""
-
-    row: KernelRow
-    path: Path
-    written_ns: int
-    owned: bool = True
-    """Rows have no owner; any user who may write the file may repair them."""
-
-    @property
-    def key(self) -> str:
-        return self.row.key
-
-    @property
-    def used_ns(self) -> int:
-        return self.written_ns
-
-    @property
-    def size_bytes(self) -> int:
-        return self.row.size_bytes
-
-
-class Rocfft(RocfftPlaces, Format[StoredKernel]):
+class Rocfft(RocfftPlaces, Format[KernelRow]):
     """One database file of rocFFT."""
 
-    item = StoredKernel
+    item = KernelRow
     together = 500  # programs of rocFFT wait for its commit
     moving = Moving(
         "no rocFFT was seen to hit a row of another machine; copy the database with 'export rocfft'"
@@ -83,7 +60,7 @@ class Rocfft(RocfftPlaces, Format[StoredKernel]):
     wanted = {
         "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
         "arch": "the architecture, such as gfx90a; the part after a colon is not compared",
-        "hip_version": "the HIP version rocFFT was built with: 6.2.41133, or the integer 60241133",
+        "hip_version": "the HIP version rocFFT was built with, such as 6.2.41133",
         "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
     }
     compared = {
@@ -117,43 +94,40 @@ class Rocfft(RocfftPlaces, Format[StoredKernel]):
                 return Whose.OWN
         return Whose.UNKNOWN
 
-    def items(self, prefix: str) -> Iterator[StoredKernel]:
+    def items(self, prefix: str) -> Iterator[KernelRow]:
         """Every row up to the first that cannot be read; raises CacheUnusableError for a locked file."""
         try:
             opened = self._reading()
             if opened is None:
                 return
             seen = opened.stamp[0]
-            changed_ns = seen.mtime_ns if seen else 0
             with told(self.root):
-                for row in database.read_rows(opened.connection):
+                for row in database.read_rows(opened.connection, self.root, seen.mtime_ns if seen else 0):
                     if row.key.startswith(prefix):
-                        yield StoredKernel(row, self.root, row.created_ns or changed_ns)
+                        yield row
         except (FormatError, UnreadableError):
             return  # an unreadable rest is a finding of the whole file
 
-    def look(self, item: StoredKernel) -> CacheEntry:
-        row, opened = item.row, self._opened
-        assert opened is not None
+    def look(self, item: KernelRow) -> CacheEntry:
+        assert self._opened is not None
         with told(self.root):
-            prefix = database.read_prefix(opened.connection, row)
-        fields = row.fields
-        # People know the version as its integer, too.
-        number = (("hip_version", str(row.hip_version)),) if isinstance(row.hip_version, int) else ()
+            prefix = database.read_prefix(self._opened.connection, item)
+        fields = item.fields
         return self.entry(item)._replace(
             program=fields["kernel_name"],
             target=f"hip:{fields['arch']}",
             artifact_kind=describe(prefix).kind.value,
             variant=f"HIP {fields['hip_version']}, generator {fields['generator_sum'][:12]}",
-            fields=(*number, *fields.items()),
-            damage=judged(row, prefix),
+            # People know the version as its integer, too.
+            fields=(("hip_version", str(item.hip_version)), *fields.items()),
+            damage=judged(item, prefix),
             unique=False,
         )
 
-    def stays(self, item: StoredKernel) -> str:
+    def stays(self, item: KernelRow) -> str:
         return _BELONGS if self.location.role == SYSTEM else ""
 
-    def check(self, item: StoredKernel) -> Iterator[Problem]:
+    def check(self, item: KernelRow) -> Iterator[Problem]:
         try:
             with self._row(item) as (reader, row):
                 if row is None:
@@ -163,24 +137,24 @@ class Rocfft(RocfftPlaces, Format[StoredKernel]):
         except FormatError as error:
             yield Problem(FindingKind.CORRUPT, str(error))
 
-    def payload(self, item: StoredKernel) -> bytes:
+    def payload(self, item: KernelRow) -> bytes:
         with self._row(item) as (reader, row):
             if row is None:
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
             return database.read_code(reader.connection, row, reader.size_bytes)
 
-    def unchanged(self, item: StoredKernel) -> bool:
+    def unchanged(self, item: KernelRow) -> bool:
         try:
             with self._row(item) as (_, row):
                 return row is not None
         except FormatError:  # problems of the file are reported on it
             return True
 
-    def remove(self, item: StoredKernel) -> Kept | None:
-        return database.delete(self.root, [item.row])[0]
+    def remove(self, item: KernelRow) -> Kept | None:
+        return database.delete(self.root, [item])[0]
 
-    def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
-        return database.delete(self.root, [one.row for one in items if isinstance(one, StoredKernel)])
+    def remove_together(self, items: Sequence[KernelRow]) -> Sequence[Kept | None]:
+        return database.delete(self.root, items)
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back if a fifth of them is free."""
@@ -211,17 +185,12 @@ class Rocfft(RocfftPlaces, Format[StoredKernel]):
         ]
         return checked._replace(findings=tuple(marked))
 
-    def answer(self, wanted: Wanted) -> Iterator[Reach] | None:
-        asked = ", ".join(self.asked(wanted).values())
-        try:
-            problems = self._problems() if self._reading() is None else iter(())
-            if wrong := next((one for _, one in problems if one.kind and one.kind.wrong), None):
-                raise FormatError(f"{self.root}: {wrong.detail}")
-        except UnreadableError as error:
-            return iter([Reach(self.name, asked, Verdict.NOT_CONSULTED, str(error))])
-        except FormatError as error:
-            return iter([Reach(self.name, asked, Verdict.CORRUPT, str(error))])
-        return super().answer(wanted)
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        for found in super().answer(wanted) or ():
+            empty = found.verdict is Verdict.NEVER_BUILT
+            problems = (one for _, one in self._problems() if one.kind and one.kind.wrong) if empty else ()
+            wrong = next(iter(problems), None)
+            yield replace(found, verdict=Verdict.CORRUPT, detail=wrong.detail) if wrong else found
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
         """The fields as a row has them; rocFFT looks up an architecture up to the first colon."""
@@ -260,13 +229,13 @@ class Rocfft(RocfftPlaces, Format[StoredKernel]):
         return self._opened if self._ours else None
 
     @contextmanager
-    def _row(self, item: StoredKernel) -> "Iterator[tuple[Reader, KernelRow | None]]":
+    def _row(self, item: KernelRow) -> "Iterator[tuple[Reader, KernelRow | None]]":
         """An entry's row as it is now, with its reader; raises FormatError."""
         opened = self._reading()
         if opened is None:
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
         with told(self.root):
-            yield opened, database.look_again(opened.connection, item.row)
+            yield opened, database.look_again(opened.connection, item)
 
 
 def _has_table(path: Path) -> bool:

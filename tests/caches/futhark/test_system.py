@@ -25,7 +25,7 @@ def test_what_it_says_of_itself(tmp_path: Path) -> None:
     assert "--cache-file" in SYSTEM.isolation(tmp_path).lacking
     assert SYSTEM.isolation(tmp_path).environment == ()
     assert SYSTEM.tracing == {}
-    assert {"source", "option", "log", "backend"} <= set(SYSTEM.wanted)
+    assert {"source", "option", "log"} <= set(SYSTEM.wanted)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_a_kernel_alone_is_no_launch(tmp_path: Path) -> None:
     build.program(tmp_path)
     reach = _ask(tmp_path, kernel=b"vecadd")
     assert reach.verdict is Verdict.NOT_RECORDED
-    assert "local-size" in reach.detail
+    assert "local size" in reach.detail
 
 
 def test_another_local_size_is_a_changed_field(tmp_path: Path) -> None:

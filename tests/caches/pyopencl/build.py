@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from gpucache.answers.entries import CacheEntry, Location
 from gpucache.caches.interface import Cache
-from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
+from gpucache.caches.pyopencl.key import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
 from tests.payload import build
@@ -81,7 +81,7 @@ def write(
 
 def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VERSION) -> str:
     """The key of a source for the device."""
-    return key_of(source, all_options(options, DEVICE, {}), DEVICE, version_numbers(version))
+    return key_of(source, all_options(options, {}), DEVICE, version_numbers(version))
 
 
 def opened(root: Path) -> Cache:

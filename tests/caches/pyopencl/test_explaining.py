@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
-from gpucache.caches.pyopencl.explaining import all_options
+from gpucache.caches.pyopencl.key import all_options
 from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
 from tests.caches.pyopencl.build import (
@@ -52,15 +52,6 @@ def test_another_spelling_is_another_key(root: Path) -> None:
     assert _ask(root, options=b"-D N=4").verdict is Verdict.KEY_CHANGED
 
 
-def test_no_options_are_not_held_against_those_stored(root: Path) -> None:
-    """Where none are asked for, those of the entry are named in the sentence and are no difference."""
-    write(root, keyed(options=["-DX=1"]), told=_logged(" ".join(["-DX=1", *_added()])))
-    reach = _ask(root)
-    assert (reach.verdict, reach.differences) == (Verdict.KEY_CHANGED, ())
-    assert "options=" in reach.detail
-    assert "-DX=1" in reach.detail
-
-
 def test_several_devices(root: Path) -> None:
     """Each device that is asked for has an answer."""
     write(root, keyed())
@@ -86,19 +77,11 @@ def test_never_built(root: Path) -> None:
 
 def test_other_options_are_named(root: Path) -> None:
     """Options that a log names are proved by the key, and both sides are shown."""
-    write(root, keyed(options=["-DX=1"]), told=_logged(" ".join(["-DX=1", *_added()])))
+    write(root, keyed(options=["-DX=1"]), told=_logged(f"-DX=1 {_added()}"))
     reach = _ask(root, options=b"-DX=2")
     assert reach.verdict is Verdict.KEY_CHANGED
     ((label, left, right),) = [(one.label, one.left, one.right) for one in reach.differences]
     assert (label, "-DX=1" in str(left), "-DX=2" in str(right)) == ("options", True, True)
-    assert "(with -DX=1, without -DX=2)" in reach.detail
-
-
-def test_another_environment_is_named(root: Path) -> None:
-    """The directory of another PyOpenCL's headers is an option that differs."""
-    options = ["-DX=1", "-I", "/other/site-packages/pyopencl/cl"]
-    write(root, keyed(options=options), told=_logged(" ".join(options)))
-    assert "with /other/site-packages/pyopencl/cl, without" in _ask(root, options=b"-DX=1").detail
 
 
 def test_another_pyopencl_is_among_what_may_differ(root: Path) -> None:
@@ -106,37 +89,35 @@ def test_another_pyopencl_is_among_what_may_differ(root: Path) -> None:
     write(root, keyed(version="2025.2.7"))
     reach = _ask(root)
     assert reach.verdict is Verdict.KEY_CHANGED
-    assert "device, driver or PyOpenCL differ" in reach.detail
+    assert "device, driver or PyOpenCL" in reach.detail
 
 
 def test_another_device_is_what_remains(root: Path) -> None:
     """Where options are the same, what an entry does not store is said to differ."""
-    write(root, keyed(), told=_logged(" ".join(_added())))
+    write(root, keyed(), told=_logged(_added()))
     reach = _ask(root, device=DEVICE_TEXT + b"1")
-    assert (reach.verdict, reach.differences) == (Verdict.KEY_CHANGED, ())
-    assert "device, driver or PyOpenCL differ" in reach.detail
+    assert (reach.verdict, [one.label for one in reach.differences]) == (Verdict.KEY_CHANGED, ["key"])
+    assert "device, driver or PyOpenCL" in reach.detail
 
 
 def test_another_source_is_named_by_its_line(root: Path) -> None:
-    """The nearest source, or one with the same first kernel, is shown with the first line that differs."""
+    """The nearest source is shown with the first line that differs."""
     write(root, keyed(b"int a;\n" + SOURCE), source=b"int a;\n" + SOURCE)
     reach = _ask(root, b"int b;\n" + SOURCE)
     assert reach.verdict is Verdict.KEY_CHANGED
     (difference,) = reach.differences
     assert (difference.label, difference.left, difference.right) == ("source, line 1", "int a;", "int b;")
-    rewritten = b"__kernel void show(\n  __global float *to)\n{\n  to[0] = 1;\n}\n"
-    assert _ask(root, rewritten).verdict is Verdict.KEY_CHANGED
-    assert _ask(root, rewritten.replace(b"show", b"other")).verdict is Verdict.NEVER_BUILT
 
 
 def test_a_source_alone(root: Path) -> None:
-    """Without a device no key is made, and what is stored of the source is said."""
+    """Without a device no key is made, and what is stored of source and options is compared."""
     write(root, keyed(), told=_logged("-DX=1"))
     reach = _ask(root, device=b"", options=b"-DX=2")
-    assert (reach.verdict, reach.nearest) == (Verdict.OPAQUE_KEY, keyed())
-    assert "give device=" in reach.detail
-    assert "gpucache devices --json" in reach.detail
+    assert (reach.verdict, reach.nearest) == (Verdict.KEY_CHANGED, keyed())
     assert reach.differences[0].left == "-DX=1"
+    write(root, "0" * 32, told=_logged("-DX=1 -I /v/pyopencl/cl"))
+    reach = _ask(root, device=b"", options=b"-DX=1 -I /v/pyopencl/cl")
+    assert (reach.verdict, "device" in reach.detail) == (Verdict.NOT_RECORDED, True)
 
 
 def test_a_changed_header_is_named(root: Path, tmp_path: Path) -> None:
@@ -146,7 +127,7 @@ def test_a_changed_header_is_named(root: Path, tmp_path: Path) -> None:
     touch(tmp_path / "a.h")
     reach = _ask(root)
     assert reach.verdict is Verdict.KEY_CHANGED
-    assert [one.label for one in reach.differences] == [f"header {tmp_path}/a.h"]
+    assert f"{tmp_path}/a.h" in reach.detail
 
 
 @pytest.mark.parametrize("name", ["binary", "info"])
@@ -162,21 +143,6 @@ def test_an_entry_without_its_source_is_served(root: Path) -> None:
     """PyOpenCL never reads source.cl, so an entry without it is a hit."""
     (write(root, keyed()) / "source.cl").unlink()
     assert _ask(root).verdict is Served.HIT
-
-
-def test_a_header_without_a_record_is_a_caution(root: Path) -> None:
-    """A hit that depends on a header that PyOpenCL does not watch says so."""
-    source = b'#include "a.h" // why\n' + SOURCE
-    write(root, keyed(source), source=source)
-    reach = _ask(root, source)
-    assert reach.verdict is Served.HIT
-    assert "a.h" in reach.detail
-
-
-def test_another_source_under_the_key_is_a_false_hit(root: Path) -> None:
-    """An entry whose source.cl is another text was not made from what is asked for."""
-    write(root, keyed(), source=b"int x;")
-    assert _ask(root).verdict is Served.FALSE_HIT
 
 
 def test_no_folder_has_no_entry(root: Path) -> None:
@@ -234,5 +200,5 @@ def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], 
         list(opened(root).explain(wanted))
 
 
-def _added() -> list[str]:
-    return list(all_options([], DEVICE, {}))
+def _added() -> str:
+    return all_options([], {})

@@ -102,11 +102,8 @@ def _without_a_log() -> _SourceInfo:
         "text",
         _without_a_log(),
         [],
-        {"dependencies": [], "log": ""},
-        _SourceInfo((), ""),  # type: ignore[arg-type]
         _SourceInfo([("/a", 1.0)], ""),  # type: ignore[list-item]
         _SourceInfo([("/a", "1", "f")], ""),  # type: ignore[list-item]
-        _SourceInfo([["/a", 1.0, "f"]], ""),  # type: ignore[list-item]
         _SourceInfo([], 1.0),  # type: ignore[arg-type]
     ],
 )
@@ -132,9 +129,3 @@ def test_a_list_within_itself_is_refused() -> None:
     """A value that holds itself is refused and ends."""
     with pytest.raises(FormatError):
         read_info(b"\x80\x02]q\x00h\x00a.")
-
-
-def test_steps_are_bounded() -> None:
-    """A file of very many small parts is refused."""
-    with pytest.raises(FormatError, match="more parts"):
-        read_info(b"\x80\x02" + b"N" * 500_000 + b".")

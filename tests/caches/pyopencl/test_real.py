@@ -17,7 +17,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Cache
-from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
+from gpucache.caches.pyopencl.key import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from tests.caches.pyopencl.build import DEFEAT, touch
 from tests.patience import PATIENCE_S
@@ -135,7 +135,7 @@ def test_a_real_cache_is_sound(program: Program, answer: Any) -> None:
 def test_the_key_is_the_real_one(program: Program, answer: Any) -> None:
     """The key made from source, options, device and version is the directory's name."""
     device = DeviceIdentity(*answer["device"])
-    options = all_options(program.options, device, program.environment)
+    options = all_options(program.options, program.environment)
     key = key_of(program.source.encode(), options, device, version_numbers(answer["version"]))
     assert program.entry().name == key
 
@@ -236,15 +236,13 @@ def test_a_header_without_a_record(program: Program, answer: Any) -> None:
     notes = [note for entry in cache.scan() for note in cache.check(entry).notes]
     assert len(notes) == 1
     assert "value.h" in notes[0]
-    assert "value.h" in unwatched.ask(answer).detail
 
 
 def test_other_options_are_known_from_the_log(program: Program, answer: Any) -> None:
     """Intel's log names the options, so that other options are proved to be what differs."""
     reach = program.ask(answer, "-I", str(program.folder / "include"), "-DX=2")
     assert (reach.verdict, [one.label for one in reach.differences]) == (Verdict.KEY_CHANGED, ["options"])
-    assert reach.detail.count("with other options (")
-    assert "without -DX=2" in reach.detail
+    assert "-DX=2" in str(reach.differences[0].right)
 
 
 def test_an_old_pythons_folder(program: Program) -> None:

@@ -10,14 +10,14 @@ from gpucache.caches.sealed import _fx_hash, _rustc_hash
 from tests.caches.opened import kinds, lay, only, opened
 from tests.caches.sealed.build import MADE, put
 
-_CUT, _BAD = FindingKind.TRUNCATED, FindingKind.CORRUPT
+_CUT, _BAD, _UNLIKE = FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED
 _FOUND = {
-    "firefox": (_CUT, _BAD, _BAD, _BAD),
+    "firefox": (_CUT, _BAD, _UNLIKE, _BAD),
     "hub-kernels": (_BAD, _BAD, _BAD, _BAD),
     "modular": (_BAD, _BAD, _BAD, _BAD),
     "mpv": (_CUT, _BAD, None, _BAD),
-    "qt": (_CUT, _BAD, _BAD, _BAD),
-    "tunableop": (_CUT, _BAD, _BAD, None),
+    "qt": (_CUT, _BAD, _UNLIKE, _BAD),
+    "tunableop": (_CUT, _BAD, _UNLIKE, None),
 }
 """Of an empty file, a half, another first byte, and another one in the middle. mpv's tables of colours have
 the names of its shaders and no header."""
