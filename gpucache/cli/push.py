@@ -98,9 +98,12 @@ def push(
     Each push --pin NAME moves the pin to the entries that it selects, including those that the store had
     already; with an empty root it removes the pin. 'gpucache inspect URL --pins' lists pins.
 
-    The tag of oci:// (default: gpucache) is an image in which files lie as programs expect them: entries of
-    gpucache as a root, those of each other system below its name. Copy it with skopeo, pin its digest, or
-    mount it as an image volume.
+    The tag of oci:// (default: gpucache) is an image index. Its images for amd64 and arm64 contain the files
+    as programs expect them: entries of gpucache as a root, those of each other system below its name. Mount
+    it as an image volume, and set GPUCACHE_SYSTEM_DIRS to the directory. Clients that follow no index find
+    the images at TAG-amd64 and TAG-arm64. 'skopeo copy --all' copies the whole store, with --preserve-digests
+    also its digests. oci://HOST/REPOSITORY@sha256:DIGEST, of the index, is the store as it was; later pushes
+    merge small packs, so pin the digest of a copy.
 
     Buckets take the variables of their cloud: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE with keys,
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;
@@ -129,7 +132,7 @@ def push(
         bars = display(quiet=True) if follow else given().progress()
         with closing(open_store(url, shared=shared)) as store, bars as bar:
             if not store.writes:
-                raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
+                raise UsageError(f"{store.url} can only be read; push to the place it serves, or to its tag")
             sendable = follow or any(
                 next(iter(entries), None)
                 for one, entries in opened.select(what)

@@ -202,7 +202,7 @@ class StoredCache(Cache):
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
         if not self._contents.store.writes:
-            return Kept(f"{self._contents.store.url} can only be read; evict at the place it serves")
+            return Kept(f"{self._contents.store.url} can only be read; evict where it was pushed")
         self._contents.drop(_signed(entry))
         return None
 
@@ -280,7 +280,7 @@ def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntr
     """
     if not trusted.keys:
         raise UsageError(UNBELIEVED)
-    catalogue = require_store(store, read_catalogue(store, trusted, objects=True))
+    catalogue = require_store(store, read_catalogue(store, trusted))
     for one in catalogue.records.values():
         if one.record.system == OWN and one.is_believed(trusted):
             yield _entry(one, NOTHING_KEPT)

@@ -31,7 +31,7 @@ _REMOVABLE = re.compile(
     r"(?:entries/([0-9a-f]{2})/\1[0-9a-f]{62}-(?:[0-9a-f]{16}|unsigned)|blobs/([0-9a-f]{2})/\2[0-9a-f]{62}"
     r"|catalogues/[0-9a-f]{64}(?:-[0-9a-f]{16})?|indexes/[0-9a-f]{16}|marks/[0-9a-f]{32}(?:-taken)?|uses/[0-9]{8}-[0-9a-f]{64})"
 )
-_CREDENTIALS = re.compile(r"^(?!file:)([A-Za-z][A-Za-z0-9+.-]+:/*).*@", re.DOTALL)
+_CREDENTIALS = re.compile(r"^(?!file:)([A-Za-z][A-Za-z0-9+.-]+:/*).*@(?!sha256:[0-9a-f]{64}$)", re.DOTALL)
 _BUCKETS = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 _MODULES = {
     "": "gpucache.remote.folder",

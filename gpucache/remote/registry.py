@@ -6,10 +6,11 @@ is HTTP anywhere. Each ``create`` pushes its objects as *packs*: images whose la
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
 of packs at its first read, and again when it lists or creates.
 
-TAG itself is an image of all layers for other tools, derived from all packs whenever one was written. It is a
-manifest rather than an index: some clients get nothing from an index, and container runtimes do not compare
-the platform of a single manifest. If two writers derive it at once, the next repairs it. So that it has few
-layers, small packs are merged.
+TAG itself is an image index, derived from all packs whenever one was written: for each platform an image of
+all layers, which also has the tag ``TAG-<architecture>`` for clients that follow no index, then the packs. So
+a copy of the index is a store, as is its digest, ``REPOSITORY@sha256:...``, which can only be read. Tags
+count before the index, which another writer may have derived from fewer packs; the first writer to a copy
+gives its packs their tags. So that the images have few layers, small packs are merged.
 
 Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are
 removed. Where a registry removes no manifests, a tag is moved to a pack of nothing.
@@ -20,7 +21,7 @@ Owns the form of a pack and which bytes of it are requested. Must not know the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
@@ -43,6 +44,7 @@ from gpucache.remote.objects import (
     Listed,
     in_parallel,
     missing,
+    public,
     require_object_name,
     require_removable,
 )
@@ -61,11 +63,19 @@ _MOST_JSON_BYTES = 4 << 20
 _MOST_PACKS = 10_000
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
+_INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+_ACCEPT = {"Accept": f"{_INDEX_TYPE}, {_MANIFEST_TYPE}"}
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+_PACK_TYPE = "application/vnd.gpucache.pack.v1+json"
+"""That of a pack's config, so that other tools do not compress its layers as those of an image."""
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _ARTIFACT_TYPE = "application/vnd.gpucache.store.v1"
 _CONTENTS = "org.gpucache.contents"
 """The annotation that lists the systems, targets and compilers of a pack's objects."""
+_PACK = "org.gpucache.pack"
+"""The annotation of a pack in an index: its tag without TAG."""
+_ARCHITECTURES = ("amd64", "arm64")
+"""Those with an image, which is the same but for its config."""
 _MOST_LAYERS = 40
 """Above so many layers in all packs small ones are merged, down to half of it."""
 _BLOCK = 512
@@ -78,18 +88,20 @@ _REPLACED = ".replaced"
 _URL = re.compile(
     r"oci(?P<plain>\+http)?://(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?)"
     r"/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}))?"
+    r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 T = TypeVar("T")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Blob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The description of a layer or a config in a manifest."""
+    """The description of a layer or a config in a manifest, or of a manifest in an index."""
 
     media_type: str
-    digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    digest: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
     size: _Count
     annotations: dict[str, str] = {}
+    platform: dict[str, object] = {}
 
 
 class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +112,17 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     config: _Blob
     layers: tuple[_Blob, ...]
     artifact_type: str = _ARTIFACT_TYPE
+    annotations: dict[str, str] = {}
+
+
+class _Top(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An index, or another manifest at the tag that was asked for."""
+
+    schema_version: Literal[2]
+    media_type: str = ""
+    artifact_type: str = ""
+    manifests: tuple[_Blob, ...] = ()
+    layers: tuple[_Blob, ...] = ()
     annotations: dict[str, str] = {}
 
 
@@ -142,12 +165,12 @@ class _TagList(msgspec.Struct, frozen=True):
 
 
 # Of a type that several threads decode for the first time msgspec crashes.
-_TAG_LISTS, _MANIFESTS, _CONFIGS = map(msgspec.json.Decoder, (_TagList, _Manifest, _Config))
+_TAG_LISTS, _TOPS, _MANIFESTS, _CONFIGS = map(msgspec.json.Decoder, (_TagList, _Top, _Manifest, _Config))
 
 
 class _Pack(NamedTuple):
     tag: str
-    digest: str
+    blob: _Blob
     layers: tuple[_Blob, ...]
     config: _Index
     annotations: Mapping[str, str]
@@ -222,14 +245,19 @@ class RegistryObjects:
 
     lists = True
     served = False
-    writes = True
 
-    def __init__(self, url: str, client: RegistryClient, tag: str) -> None:
+    def __init__(self, url: str, client: RegistryClient, tag: str, digest: str = "") -> None:
+        """A store with a digest, of an index or of a pack, has nothing else, and is only read."""
         self.url = url
+        self.writes = not digest
         self._client = client
         self._tag = tag
+        self._digest = digest
+        self._ours = re.compile(rf"{re.escape(tag)}-[0-9a-f]{{12}}(?:{re.escape(_REPLACED)})?")
         self._lock = Lock()
         self._packs: dict[str, _Pack] | None = None
+        self._copied: dict[str, str] = {}
+        """The digests of packs that only the index names, by the tags that they lack."""
         self._found: dict[str, tuple[_Pack, _Place]] = {}
 
     def listed(self, prefix: str) -> Iterator[Listed]:
@@ -257,7 +285,7 @@ class RegistryObjects:
         self, objects: Iterable[tuple[str, bytes]], files: Files = NO_FILES
     ) -> Iterator[tuple[str, bool]]:
         """Packs of the objects that no other pack has; an object exists once its pack does."""
-        self._refresh()
+        self._refresh_to_write()
         present: list[str] = []
         yield from self._pack(self._layers(objects, files, present))
         yield from ((name, False) for name in present)
@@ -274,7 +302,7 @@ class RegistryObjects:
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """A pack whose tag is made of the name; of two writers at once the last one's stays, as registries
         compare nothing."""
-        self._refresh()
+        self._refresh_to_write()
         ((_, old),) = self.read([name], LAYER_BYTES)
         data = change(old)
         layer = _Layer()
@@ -286,7 +314,7 @@ class RegistryObjects:
     def remove(self, names: Iterable[str]) -> None:
         """Manifests without the objects, instead of those with them; first the new ones."""
         gone = {require_removable(name) for name in names}
-        for pack in self._refresh():
+        for pack in self._refresh_to_write():
             kept = [place for place in pack.config.objects if place.name not in gone]
             if len(kept) == len(pack.config.objects):
                 continue
@@ -298,13 +326,39 @@ class RegistryObjects:
             self._drop(pack)
 
     def finish(self) -> None:
-        """Merge small packs, and derive the image at the tag that was asked for."""
-        packs = self._refresh()
+        """Merge small packs, and derive the index of all; again if another writer came between."""
+        packs = self._refresh_to_write()
         if self._merged(packs):
             packs = self._refresh()
-        named = sorted(packs, key=lambda one: one.age)
-        layers = tuple({blob.digest: blob for pack in named for blob in pack.layers}.values())
-        self._put_image(layers, sum((one.about for one in packs), Counter[str]()), self._tag)
+        for left in reversed(range(_TRIES)):
+            before, written = {pack.blob.digest for pack in packs}, self._put_index(packs, last=not left)
+            packs = self._refresh()
+            if written and {pack.blob.digest for pack in packs} == before:
+                break
+
+    def _put_index(self, packs: Sequence[_Pack], *, last: bool) -> bool:
+        """Write the index; whether the registry has all of its packs, which it may require."""
+        packs = sorted((pack for pack in packs if pack.layers), key=lambda one: one.age)
+        layers = tuple({blob.digest: blob for pack in packs for blob in pack.layers}.values())
+        about = sum((one.about for one in packs), Counter[str]())
+        parts = [
+            msgspec.structs.replace(
+                self._put_image(layers, about, f"{self._tag}-{architecture}", architecture=architecture).blob,
+                platform={"architecture": architecture, "os": "linux"},
+            )
+            for architecture in _ARCHITECTURES
+        ]
+        parts += (
+            msgspec.structs.replace(
+                pack.blob,
+                annotations={_PACK: pack.tag.removeprefix(f"{self._tag}-")},
+                platform={"architecture": "unknown", "os": "unknown"},  # runtimes take none of these
+            )
+            for pack in packs
+        )
+        top = _Top(2, _INDEX_TYPE, _ARTIFACT_TYPE, tuple(parts), annotations=_notes(about))
+        missing = () if last else (400, 404)
+        return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
 
     def _merged(self, packs: Sequence[_Pack]) -> bool:
         """Write the layers of small packs as one, if there are many, and remove these; whether there were."""
@@ -343,7 +397,7 @@ class RegistryObjects:
 
     def _drop(self, pack: _Pack) -> None:
         """Remove a pack, whose objects others have by now."""
-        answer = self._client.ask("DELETE", f"manifests/{pack.digest}", (202, 200, 204, 404, *_KEEPS))
+        answer = self._client.ask("DELETE", f"manifests/{pack.blob.digest}", (202, 200, 204, 404, *_KEEPS))
         if answer.status in _KEEPS:
             self._push_pack((), _EMPTY, pack.tag)
             return
@@ -354,27 +408,61 @@ class RegistryObjects:
     def close(self) -> None:
         self._client.close()
 
+    def _refresh_to_write(self) -> list[_Pack]:
+        """The same, after which every pack has its tag, as the index may be replaced by one of others."""
+        if not self.writes:
+            raise RemoteError(f"{self.url} has a digest, so it can only be read; name its tag")
+        packs = self._refresh()
+        for tag, digest in self._copied.items():
+            answer = self._client.ask("GET", f"manifests/{digest}", headers=_ACCEPT)
+            self._put_manifest(tag, answer.data, _MANIFEST_TYPE)
+        self._copied = {}
+        return packs
+
     def _refresh(self) -> list[_Pack]:
         """Learn which packs there are; those whose tags have their digests never change."""
         for _ in range(_TRIES):
-            tags = self._tags()
-            known = self._packs or {}
-            new = [tag for tag in tags if tag not in known or tag.endswith(_REPLACED)]
+            tags = dict.fromkeys(self._tags(), "") if self.writes else {}
+            if self._packs is None:
+                self._copied = self._indexed(tags)
+            named, known = self._copied | tags, self._packs or {}
+            new = [pair for pair in named.items() if pair[0] not in known or pair[0].endswith(_REPLACED)]
             read: list[_Pack] = []
             objects = sum(len(pack.config.objects) for pack in known.values())
-            for pack in in_parallel(self._read_pack, new):
+            for pack in in_parallel(lambda pair: self._read_pack(*pair), new):
                 if pack is not None:
                     read.append(pack)
                     objects += len(pack.config.objects)
                 if objects > MOST_OBJECTS:
                     raise RemoteError(f"{self.url} has more than {MOST_OBJECTS} objects; push elsewhere")
             with self._lock:
-                packs = {tag: pack for tag, pack in known.items() if tag in tags}
-                self._packs = packs | {pack.tag: pack for pack in read}
+                packs = {tag: pack for tag, pack in known.items() if tag in named}
+                self._packs = packs = packs | {pack.tag: pack for pack in read}
+                self._copied = {tag: digest for tag, digest in self._copied.items() if tag in packs}
                 self._index_packs()
-            if len(read) == len(new):  # else their objects may be in a pack that was merged meanwhile
+            if self._digest and packs.keys() < named.keys():
+                raise RemoteError(f"{self.url} has lost objects that were merged or removed; pin a copy")
+            if tags.keys() <= packs.keys():  # else their objects may be in a pack that was merged meanwhile
                 break
-        return list((self._packs or {}).values())
+        return list(packs.values())
+
+    def _indexed(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """The digests of the packs that the index names and that have none of these tags, by their tags."""
+        at = self._digest or self._tag
+        answer = self._client.ask("GET", f"manifests/{at}", (200, 404), headers=_ACCEPT)
+        if answer.status == 404:
+            return {}
+        top = self._parsed(answer.data, _TOPS, at)
+        digests = {f"{self._tag}-{one.annotations.get(_PACK, '')}": one.digest for one in top.manifests}
+        if self._digest and not top.manifests:
+            digests = {f"{self._tag}-{self._digest[7:19]}": self._digest}
+        found = {tag: digest for tag, digest in digests.items() if self._ours.fullmatch(tag)}
+        if not (found or tags) and (top.layers or top.artifact_type != _ARTIFACT_TYPE):
+            raise RemoteError(
+                f"{self.url} is an image that lacks the packs of a store; copy a store with 'skopeo copy "
+                "--all', or name another tag"
+            )
+        return {tag: digest for tag, digest in found.items() if tag not in tags}
 
     def _index_packs(self) -> None:
         """Put the objects of all packs together; to be called with the lock."""
@@ -386,7 +474,6 @@ class RegistryObjects:
 
     def _tags(self) -> set[str]:
         """The tags of packs; none of a repository that does not exist."""
-        ours = re.compile(rf"{re.escape(self._tag)}-[0-9a-f]{{12}}(?:{re.escape(_REPLACED)})?")
         found: set[str] = set()
         page, began = "tags/list?n=1000", time.monotonic()
         for number in range(_MOST_PAGES):
@@ -396,7 +483,7 @@ class RegistryObjects:
             if answer.status == 404:
                 return found
             told = self._parsed(answer.data, _TAG_LISTS)
-            found.update(tag for tag in told.tags or () if ours.fullmatch(tag))
+            found.update(tag for tag in told.tags or () if self._ours.fullmatch(tag))
             if len(found) > _MOST_PACKS:
                 break
             following = self._client.next_page(answer)
@@ -407,19 +494,21 @@ class RegistryObjects:
             f"{self.url} has more than {_MOST_PACKS} packs or tags; push into another repository"
         )
 
-    def _read_pack(self, tag: str) -> _Pack | None:
-        """A pack; None if it was removed meanwhile. Raises RemoteError for anything else."""
-        accept = {"Accept": _MANIFEST_TYPE}
-        answer = self._client.ask("GET", f"manifests/{tag}", (200, 404), _MOST_JSON_BYTES, headers=accept)
+    def _read_pack(self, tag: str, digest: str = "") -> _Pack | None:
+        """A pack by its tag, or by a digest that an index has for it; None if it was removed meanwhile.
+
+        Raises RemoteError for anything else.
+        """
+        answer = self._client.ask("GET", f"manifests/{digest or tag}", (200, 404), headers=_ACCEPT)
         if answer.status == 404:
             return None
-        digits = sha256(answer.data).hexdigest()
         manifest = self._parsed(answer.data, _MANIFESTS, tag)
+        blob = _blob_of(answer.data, _MANIFEST_TYPE)
         if not manifest.layers:
-            return _Pack(tag, f"sha256:{digits}", (), _EMPTY, manifest.annotations)
-        if not tag.endswith((digits[:12], _REPLACED)):
+            return _Pack(tag, blob, (), _EMPTY, manifest.annotations)
+        if digest not in ("", blob.digest) or not tag.endswith((blob.digest[7:19], _REPLACED)):
             raise self._damaged(tag, "it is not the artifact that its tag names")
-        if manifest.config.media_type != _CONFIG_TYPE or manifest.config.size > _MOST_JSON_BYTES:
+        if manifest.config.media_type != _PACK_TYPE or manifest.config.size > _MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
         config = self._read_blob(manifest.config)
         if config is None:
@@ -430,7 +519,7 @@ class RegistryObjects:
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
             if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, f"sha256:{digits}", manifest.layers, index, manifest.annotations)
+        return _Pack(tag, blob, manifest.layers, index, manifest.annotations)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -459,7 +548,7 @@ class RegistryObjects:
         answer = self._client.ask("GET", f"blobs/{blob.digest}", (200, 404), blob.size)
         if answer.status == 404:
             return None
-        if f"sha256:{sha256(answer.data).hexdigest()}" != blob.digest:
+        if _blob_of(answer.data, blob.media_type).digest != blob.digest:
             raise self._client.garbage(f"other bytes than the digest {blob.digest}")
         return answer.data
 
@@ -515,27 +604,40 @@ class RegistryObjects:
             self._index_packs()
 
     def _put_image(
-        self, layers: tuple[_Blob, ...], about: Mapping[str, int], tag: str, index: _Index | None = None
+        self,
+        layers: tuple[_Blob, ...],
+        about: Mapping[str, int],
+        tag: str,
+        index: _Index | None = None,
+        architecture: str = _ARCHITECTURES[0],
     ) -> _Pack:
         """Write an image at a tag, or at one of its digest."""
-        config = self._push_blob(_config_of(layers, index), _CONFIG_TYPE)
-        notes = {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
+        config = self._push_blob(
+            _config_of(layers, architecture, index), _PACK_TYPE if index else _CONFIG_TYPE
+        )
+        notes = _notes(about)
         data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, layers, annotations=notes))
-        digits = sha256(data).hexdigest()
-        tag = tag or f"{self._tag}-{digits[:12]}"
-        headers = {"Content-Type": _MANIFEST_TYPE}
-        self._client.ask("PUT", f"manifests/{tag}", (200, 201, 202), body=data, headers=headers)
-        return _Pack(tag, f"sha256:{digits}", layers, index or _EMPTY, notes)
+        blob = _blob_of(data, _MANIFEST_TYPE)
+        tag = tag or f"{self._tag}-{blob.digest[7:19]}"
+        self._put_manifest(tag, data, _MANIFEST_TYPE)
+        return _Pack(tag, blob, layers, index or _EMPTY, notes)
+
+    def _put_manifest(self, tag: str, data: bytes, media_type: str, refused: Collection[int] = ()) -> bool:
+        """Write a manifest or an index; whether the status is none of those that may be refused."""
+        headers = {"Content-Type": media_type}
+        accepted = (200, 201, 202, *refused)
+        answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
+        return answer.status not in refused
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
-        digest = f"sha256:{sha256(data).hexdigest()}"
-        if self._client.ask("HEAD", f"blobs/{digest}", (200, 404)).status == 404:
+        blob = _blob_of(data, media_type)
+        if self._client.ask("HEAD", f"blobs/{blob.digest}", (200, 404)).status == 404:
             begun = self._client.ask("POST", "blobs/uploads/", (202,), body=b"")
             place = urljoin(begun.url, begun.headers.get("Location", ""))
-            place += f"{'&' if urlsplit(place).query else '?'}digest={digest}"
+            place += f"{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
             headers = {"Content-Type": "application/octet-stream"}
             self._client.ask("PUT", place, (200, 201, 202), body=data, headers=headers)
-        return _Blob(media_type, digest, len(data))
+        return blob
 
     def _parsed(self, data: bytes, decoder: msgspec.json.Decoder[T], tag: str = "") -> T:
         try:
@@ -553,20 +655,29 @@ def open_url(url: str, limits: Limits) -> RegistryObjects:
     """The store of a URL; connects at the first request."""
     match = _URL.fullmatch(url)
     if match is None:
-        shown = printable(url.rpartition("@")[2])
-        raise UsageError(f"{shown} is not a repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
+        raise UsageError(
+            f"{public(url)} is not a repository; write oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]"
+        )
     if find_spec("oras") is None:
         raise missing("oras", url)
     host = match["host"]
     plain = bool(match["plain"]) or is_this_machine(re.sub(r":[0-9]+$", "", host))
     client = RegistryClient(host, match["repository"], limits, plain=plain)
-    return RegistryObjects(url, client, match["tag"] or _DEFAULT_TAG)
+    return RegistryObjects(url, client, match["tag"] or _DEFAULT_TAG, match["digest"] or "")
 
 
-def _config_of(layers: Sequence[_Blob], index: _Index | None) -> bytes:
+def _blob_of(data: bytes, media_type: str) -> _Blob:
+    return _Blob(media_type, f"sha256:{sha256(data).hexdigest()}", len(data))
+
+
+def _notes(about: Mapping[str, int]) -> dict[str, str]:
+    return {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
+
+
+def _config_of(layers: Sequence[_Blob], architecture: str, index: _Index | None) -> bytes:
     """The config of an image of some layers, none of which is compressed."""
     config = {
-        "architecture": "amd64",
+        "architecture": architecture,
         "os": "linux",
         "config": {},
         "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},

@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "push": ("URL",),
     "push ftp://host/store": ("not a store that gpucache knows", "s3://"),
     "push s3:/bucket": ("not a store that gpucache knows", "s3://"),
-    "push https://host/store": ("a web server can only be read", "host/store serves"),
+    "push https://host/store": ("host/store can only be read", "push to the place it serves"),
     "push store nosuch": ("no entry is of a program, target or key 'nosuch'",),
     "push store --key k.cl": ("k.cl is not a secret key",),
     "push store --cache nosuch": ("there is no cache 'nosuch'",),

@@ -57,6 +57,16 @@ def _tags(url: str) -> list[str]:
     return tags
 
 
+def _raw(reference: str) -> bytes:
+    """A manifest or an index."""
+    return _skopeo("inspect", "--raw", "--tls-verify=false", _docker(reference)).encode()
+
+
+def _copy(source: str, target: str, *words: str) -> None:
+    plain = ("--src-tls-verify=false", "--dest-tls-verify=false")
+    _skopeo("copy", *words, *plain, _docker(source), _docker(target))
+
+
 def _docker(url: str) -> str:
     return url.replace("oci://", "docker://")
 
@@ -203,7 +213,7 @@ def test_rows_are_where_a_root_has_them(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_digest", [False, True])
-def test_oras_pulls_the_files_of_a_tag(url: str, tmp_path: Path, by_digest: bool) -> None:
+def test_oras_pulls_the_files_of_an_image(url: str, tmp_path: Path, by_digest: bool) -> None:
     """Every layer is a tar file, whose bytes have the digest that the manifest names."""
     import oras.client
 
@@ -211,14 +221,113 @@ def test_oras_pulls_the_files_of_a_tag(url: str, tmp_path: Path, by_digest: bool
     with _opened(place) as opened:
         list(opened.create([(ONE, b"1"), (TWO, b"2")]))
         opened.finish()
-    reference = ":gpucache"
-    if by_digest:
-        manifest = _skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:gpucache")
-        reference = f"@sha256:{sha256(manifest.encode()).hexdigest()}"
+    reference = f"@{_digest(_raw(f'{place}:gpucache-amd64'))}" if by_digest else ":gpucache-amd64"
     client = oras.client.OrasClient(insecure=True)
     [layer] = client.pull(f"{place.removeprefix('oci://')}{reference}", outdir=str(tmp_path))
     with tarfile.open(layer) as tar:
         assert tar.getnames() == [f"gpucache/{ONE}", f"gpucache/{TWO}"]
+
+
+def _finished(url: str, *objects: tuple[str, bytes]) -> None:
+    with _opened(url) as opened:
+        list(opened.create(objects))
+        opened.finish()
+
+
+def test_the_index_has_an_image_for_each_platform_and_then_the_packs(url: str) -> None:
+    """Both images have the same layers, and no platform is that of a pack."""
+    place = f"{url}/index"
+    _finished(place, (ONE, b"1"))
+    _finished(place, (TWO, b"2"))
+    index = json.loads(_raw(f"{place}:gpucache"))
+    platforms = [one["platform"]["architecture"] for one in index["manifests"]]
+    assert platforms == ["amd64", "arm64", "unknown", "unknown"]
+    images = [json.loads(_raw(f"{place}@{one['digest']}")) for one in index["manifests"]]
+    assert len(images[0]["layers"]) == 2
+    assert images[0]["layers"] == images[1]["layers"]
+    packs = {f"gpucache-{one['annotations']['org.gpucache.pack']}" for one in index["manifests"][2:]}
+    assert {"gpucache", "gpucache-amd64", "gpucache-arm64", *packs} == set(_tags(place))
+
+
+def test_a_copy_of_the_index_is_a_store(url: str, tmp_path: Path) -> None:
+    """In another registry, where skopeo compresses layers of images, by another tag; and after a push there
+    whose index somebody replaces by the first one again."""
+    here = f"{url}/original"
+    _finished(here, (ONE, b"1" * 9999), ("pins/x", b"0"))
+    with _opened(here) as opened:
+        opened.replace("pins/x", lambda _: b"new")
+        opened.finish()
+    objects = {ONE: b"1" * 9999, "pins/x": b"new"}
+    with docker_registry(tmp_path) as there:
+        _copy(f"{here}:gpucache", f"{there}:other", "--all")
+        assert _tags(there) == ["other"]
+        assert _contents(f"{there}:other") == objects
+        _create(f"{there}:other", (TWO, b"2"))
+        _copy(f"{here}:gpucache", f"{there}:other", "--all")
+        assert _contents(f"{there}:other") == objects | {TWO: b"2"}
+
+
+def test_an_index_that_is_older_brings_no_removed_object_back(url: str, tmp_path: Path) -> None:
+    """Also where the registry removes no manifests; the next writer derives the index again."""
+    with docker_registry(tmp_path, {"REGISTRY_STORAGE_DELETE_ENABLED": "false"}) as keeping:
+        for place in (f"{url}/late", keeping):
+            _finished(place, (ONE, b"1"))
+            _finished(place, ("b", b"2"))
+            with _opened(place) as killed:
+                killed.remove([ONE])
+            assert _contents(place) == {"b": b"2"}
+            _finished(place, (TWO, b"3"))
+            _copy(f"{place}:gpucache", f"{place}-copy:gpucache", "--all")
+            assert _contents(f"{place}-copy") == {"b": b"2", TWO: b"3"}
+
+
+def test_a_digest_is_read_as_it_was(url: str) -> None:
+    """That of the index, also of a copy, or of a pack; nothing is written there."""
+    place = f"{url}/digest"
+    _finished(place, (ONE, b"1"))
+    digest = _digest(_raw(f"{place}:gpucache"))
+    pack = json.loads(_raw(f"{place}:gpucache"))["manifests"][-1]["digest"]
+    _copy(f"{place}:gpucache", f"{place}-copy:gpucache", "--all", "--preserve-digests")
+    _finished(place, (TWO, b"2"))
+    for there in (f"{place}@{digest}", f"{place}-copy:gpucache@{digest}", f"{place}@{pack}"):
+        assert _contents(there) == {ONE: b"1"}
+    with _opened(place) as opened:
+        opened.remove([ONE])
+    with pytest.raises(RemoteError, match="pin a copy"):
+        _contents(f"{place}@{digest}")
+    with _opened(f"{place}@{digest}") as opened:
+        assert opened.url == f"{place}@{digest}"
+        assert not opened.writes
+        with pytest.raises(RemoteError, match="name its tag"):
+            list(opened.create([(TWO, b"2")]))
+
+
+def test_an_image_without_packs_is_told(url: str) -> None:
+    """A copy for one platform; neither is it read as an empty store, nor written over."""
+    here, there = f"{url}/whole", f"{url}/part"
+    _finished(here, (ONE, b"1"))
+    _copy(f"{here}:gpucache", f"{there}:gpucache")
+    with pytest.raises(RemoteError, match="skopeo copy --all"):
+        _contents(there)
+    with pytest.raises(RemoteError, match="skopeo copy --all"):
+        _create(there, (TWO, b"2"))
+
+
+def test_writers_at_once_leave_an_index_of_all(url: str) -> None:
+    """The last one to write it looks whether there is another pack since."""
+    place = f"{url}/indexes"
+    barrier = Barrier(4)
+
+    def push(number: int) -> None:
+        with _opened(place) as opened:
+            barrier.wait()
+            list(opened.create([(f"of/{number}", bytes([number]))]))
+            opened.finish()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(push, range(4)))
+    _copy(f"{place}:gpucache", f"{place}-copy:gpucache", "--all")
+    assert _contents(f"{place}-copy") == {f"of/{number}": bytes([number]) for number in range(4)}
 
 
 def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
@@ -240,7 +349,7 @@ def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
     assert _contents(place) == objects
     with _opened(place) as opened:
         assert all(one.written_ns >= dated[one.name] for one in opened.listed(""))
-    assert len(_tags(place)) <= 22
+    assert len(_tags(place)) <= 25
 
 
 def _appended(new: bytes, old: bytes | None) -> bytes:
@@ -382,7 +491,7 @@ def _blob(media_type: str, data: bytes, size: int | None = None) -> dict[str, ob
 
 def _honest(
     objects: Sequence[object] = (("a", 0, 0, 3), ("b", 0, 3, 2)),
-    config_type: str = "application/vnd.oci.image.config.v1+json",
+    config_type: str = "application/vnd.gpucache.pack.v1+json",
     config_size: int | None = None,
 ) -> dict[str, Reply]:
     """The replies of a registry with one pack, as we write it by default."""
@@ -470,7 +579,7 @@ def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPat
         _honest(objects=[("a",)]),
         _honest(objects=[("a", 0, 0, 3, 4)]),
         _honest(objects=[("a", 0, 0, 3, 1, 1 << 40)]),
-        _honest(config_type="application/vnd.gpucache.index.v1+json"),
+        _honest(config_type="application/vnd.oci.image.config.v1+json"),
         _honest(config_size=1 << 40),
     ],
 )
