@@ -94,8 +94,6 @@ class Catalogue(NamedTuple):
     names: frozenset[str]
     """The catalogues whose records are all in ``records``."""
     findings: tuple[Unsound, ...] = ()
-    strays: tuple[Signed, ...] = ()
-    """The records that no catalogue has: of entries that programs sent one by one."""
     marked: frozenset[str] = frozenset()
     """The objects that are marked for removal, which count as missing."""
     objects: Mapping[str, Listed] = {}
@@ -148,24 +146,20 @@ def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys | 
 def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = False) -> Catalogue:
     """All records of a store, believed or not; raises RemoteError if the store cannot be read.
 
-    With ``objects`` also its objects, and the records of our own entries that programs sent one by one, from
-    a store that can list them.
+    With ``objects`` also its objects, from a store that can list them.
     """
     found = _Reading(store, trusted)
     while not found.read():
         pass
     listed: dict[str, Listed] = {}
-    alone: list[Signed] = []
-    if objects and store.lists:
-        for one in (one for folder in (own_entries.FOLDER, _BLOBS) for one in store.listed(folder)):
+    for folder in (own_entries.FOLDER, _BLOBS) if objects and store.lists else ():
+        for one in store.listed(folder):
             if is_removable(one.name):
                 listed[one.name] = one
             else:
                 found.findings.append(Unsound(one.name, _STRANGE, wrong=False))
-        alone = [one for one in _strays(found, listed) if identity(one) not in found.records]
-        found.records.update((identity(one), one) for one in alone)
     findings = (*found.listed, *found.findings)
-    return Catalogue(found.records, frozenset(found.names), findings, tuple(alone), found.marked, listed)
+    return Catalogue(found.records, frozenset(found.names), findings, found.marked, listed)
 
 
 def is_store(store: Objects, *, lists: bool = True) -> bool:
@@ -197,8 +191,6 @@ class _Reading:
         self._bytes = 0
         self.records: dict[Identity, Signed] = {}
         self.names: set[str] = set()
-        self.sealed: set[str] = set()
-        """The objects of believed records whose signatures need no look."""
         self.marked: frozenset[str] = frozenset()
         self.findings: list[Unsound] = []
         self.listed: list[Unsound] = []
@@ -226,9 +218,6 @@ class _Reading:
             self.listed += (Unsound(name, "it is missing or larger than 64 MiB") for name in gone)
         return not gone or self._tries == _TRIES
 
-    def believes(self, one: Signed) -> bool:
-        return one.is_believed(self._trusted)
-
     def _parse(self, name: str, data: bytes) -> None:
         ignored, why, start = 0, "", 0
         data, sealer = _unsealed(data, self._trusted)
@@ -236,11 +225,10 @@ class _Reading:
             end = data.find(b"\n", start) + 1 or len(data)
             try:
                 one = parse_line(data[start:end])
-                objects = objects_of(one)
+                objects_of(one)
                 if one.signer == sealer:
                     one.vouch(self._trusted)
-                    self.sealed.update(name for name, _ in objects)
-                if self._bytes > _MOST_UNPROVEN_BYTES and not self.believes(one):
+                if self._bytes > _MOST_UNPROVEN_BYTES and not one.is_believed(self._trusted):
                     raise FormatError("the store has more than 256 MiB of records")
                 self.records[identity(one)] = one
                 self._bytes += end - start
@@ -272,14 +260,19 @@ def read_objects(
 
 def write_catalogue(store: Objects, records: Iterable[Signed], key: SigningKey | None = None) -> set[str]:
     """Write some records in as few catalogues as possible, sealed with a key; returns their names."""
+    made = catalogues_of(records, key)
+    list(store.create(made.items()))
+    return set(made)
+
+
+def catalogues_of(records: Iterable[Signed], key: SigningKey | None) -> dict[str, bytes]:
+    """The catalogues of some records, by their names."""
     records = list(records)
     groups: Iterable[bytes] = _groups(records)
     ours = [one for one in records if key and one.signer == key.public.id]
     if key and ours and all(one.is_believed(TrustedKeys({key.public.id: key.public})) for one in ours):
         groups = (_sealed(data, key) for data in groups)
-    made = {f"{FOLDER}{sha256(data).hexdigest()}-{os.urandom(8).hex()}": data for data in groups}
-    list(store.create(made.items()))
-    return set(made)
+    return {f"{FOLDER}{sha256(data).hexdigest()}-{os.urandom(8).hex()}": data for data in groups}
 
 
 def lacking(store: Objects, records: Iterable[Signed], catalogues: Collection[str]) -> frozenset[str]:
@@ -374,25 +367,6 @@ def _newer(made: bytes, old: bytes | None) -> bytes:
 
 def _numbered(number: int) -> str:
     return f"{_NUMBERED}{number:016x}"
-
-
-def _strays(read: _Reading, listed: Mapping[str, Listed]) -> Iterator[Signed]:
-    """The records in objects of our own entries that no catalogue names."""
-    known = read.sealed | read.marked
-    own = {name: one for name, one in listed.items() if name.startswith(own_entries.FOLDER)}
-    if left := own.keys() - known:
-        more = (one for one in read.records.values() if one.record.system == OWN and read.believes(one))
-        left -= {name for one in more for name, _ in objects_of(one)}
-    sizes = {name: own[name].size_bytes for name in left}
-    for name, data in read_sized(read.store, {name: min(size, MOST_BYTES) for name, size in sizes.items()}):
-        try:
-            if data is not None:
-                key, signer = own_entries.named(name)
-                yield own_entries.decode(key, signer, data, None)[0]
-            elif sizes[name] > MOST_BYTES:
-                raise FormatError("it is larger than 64 MiB")
-        except FormatError as error:
-            read.findings.append(Unsound(name, f"{error}, so it is ignored"))
 
 
 def _visible(store: Objects) -> set[str]:

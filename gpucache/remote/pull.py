@@ -15,7 +15,6 @@ from typing import NamedTuple
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
 from gpucache.caches.interface import Cache
 from gpucache.caches.portable import PortableEntry, Restored
-from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote.catalogue import (
     not_believed,
@@ -49,8 +48,7 @@ def pull(
     The machine is queried for once, if the store has entries of the caches, with the backends that show
     their facts or None for all.
     """
-    own = any(cache.name == OWN for cache in caches)
-    catalogue = require_store(store, read_catalogue(store, trusted, objects=own))
+    catalogue = require_store(store, read_catalogue(store, trusted))
     yield from catalogue.findings
     by_system: dict[str, dict[str, list[Signed]]] = {}
     for one in catalogue.records.values():

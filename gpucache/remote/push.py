@@ -81,7 +81,6 @@ def push(
         return
     stopped: BaseException | None = None
     sign(store)
-    sending.wrote = bool(write_catalogue(store, catalogue.strays))
     try:
         for some in chain([selected], more):
             if monotonic() - read > _ANEW_S:

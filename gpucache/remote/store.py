@@ -107,7 +107,8 @@ class RemoteStore:
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
-        self._sent: list[Signed] = []
+        self._unnamed = False
+        """Whether readers of a web server do not know of something that was sent."""
         self._sender: threading.Thread | None = None
 
     @property
@@ -250,14 +251,15 @@ class RemoteStore:
                 self._stop_sending(f"{self._url} took longer than {self._settings.timeout_s:g} s")
             except Exception as error:
                 self._stop_sending(error)
-            if self._sent and not self._waiting:
-                # Programs find entries by their names. If this fails, the next push does it.
-                with suppress(Exception):
-                    within(self._settings.timeout_s, self._catalogue)
+            if self._unnamed and not self._waiting:
+                with suppress(Exception):  # the next push does it
+                    within(self._settings.timeout_s, self._finish)
             if over_s is None and not threading.main_thread().is_alive():
                 over_s = time.monotonic() + self._settings.timeout_s
 
     def _create(self, entries: Sequence[Entry]) -> None:
+        from gpucache.remote.catalogue import catalogues_of, write_catalogue  # which no hit needs
+
         objects = self._open().objects
         if not objects.writes:
             raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
@@ -268,21 +270,21 @@ class RemoteStore:
             record = signed(record_of(packed), key)
             name, data = own_entries.object_of(record, packed)
             records[name], data_of[name], files[name] = record, data, own_entries.file_of(record)
-        created = objects.create(data_of.items(), Files(files, []))
-        self._sent += (records[name] for name, new in created if new)
+        if not objects.served:  # all in one pack
+            data_of |= catalogues_of(records.values(), key)
+        created = [name for name, new in objects.create(data_of.items(), Files(files, [])) if new]
+        if objects.served and created:
+            write_catalogue(objects, (records[name] for name in created), key)
+            self._unnamed = True
 
-    def _catalogue(self) -> None:
-        """Name the entries that were sent for readers of the store by a web server, which lists nothing."""
-        from gpucache.remote.catalogue import finish_catalogue, write_catalogue  # which no hit needs
+    def _finish(self) -> None:
+        from gpucache.remote.catalogue import finish_catalogue  # which no hit needs
         from gpucache.remote.removal import sign
 
-        objects, sent = self._open().objects, self._sent
-        self._sent = []
-        if objects.served:
-            sign(objects)
-            key = self._key(objects)
-            write_catalogue(objects, sent, key)
-            finish_catalogue(objects, key)
+        self._unnamed = False
+        objects = self._open().objects
+        sign(objects)
+        finish_catalogue(objects, self._key(objects))
 
     def _key(self, objects: Objects) -> SigningKey:
         key, made = signing_key(self._signing_key, make=is_folder(objects))

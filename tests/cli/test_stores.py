@@ -143,23 +143,6 @@ def test_a_directory_without_entries_is_told_to_be_no_store(
     assert str(tmp_path / "empty") in told and "is not a store" in told
 
 
-def test_a_store_to_which_only_programs_sent_is_a_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A push makes the catalogue; without one every verb finds the entries by their names."""
-    EXAMPLES["gpucache"].make(tmp_path / "gpucache")
-    monkeypatch.setenv("GPUCACHE_DIR", str(tmp_path / "gpucache"))
-    store = str(tmp_path / "store")
-    assert main(["push", store]) == 0
-    for name in ("catalogues", "index"):
-        (tmp_path / "store" / name).rename(tmp_path / name)
-    monkeypatch.setenv("GPUCACHE_DIR", str(tmp_path / "new"))
-    assert _summary(capsys, "pull", store)["pulled"] == 3
-    assert _summary(capsys, "inspect", "--list", store)["entries"] == 3
-    assert _summary(capsys, "verify", store)["checked"] == 3
-    assert _summary(capsys, "evict", "--all", "--yes", store)["removed"] == 3
-
-
 @pytest.mark.parametrize("verb", ["pull", "inspect", "verify", "evict --all --yes"])
 def test_a_url_without_a_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     """So that a bucket with a typo is not taken for an empty store."""

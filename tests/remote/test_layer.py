@@ -51,6 +51,17 @@ def test_what_one_machine_compiled_is_a_hit_on_the_next(filled: Fleet) -> None:
     assert event.what == "pulled"
 
 
+def test_a_store_to_which_only_programs_sent_is_a_store(filled: Fleet) -> None:
+    """Each batch has its own catalogue, so every verb sees the entries."""
+    told = [
+        filled.gpucache("next", *words, str(filled.store), **filled.trusting()).stdout
+        for words in (["pull"], ["inspect"], ["verify"], ["evict", "--all", "--yes"])
+    ]
+    assert "2 entries pulled" in told[0]
+    assert "2 entries checked: no fault" in told[2]
+    assert "2 entries removed" in told[3]
+
+
 def test_the_first_store_that_has_an_entry_is_used(filled: Fleet) -> None:
     """A store that comes later has what the first lacks, and the first does not get it from there."""
     near = filled.place / "near store"

@@ -276,11 +276,12 @@ def test_a_stray_name_is_told_and_everything_else_goes_on(fleet: Fleet, name: st
     stray.parent.mkdir(parents=True, exist_ok=True)
     stray.write_bytes(b"x")
     os.utime(stray, ns=(0, 0))
-    outcomes = fleet.pull(fleet.cache("b", "gpucache"), trusted=fleet.trusted)
+    outcomes = fleet.push(cache, key=fleet.key)
     assert [one.name for one in outcomes if isinstance(one, Unsound)] == [name] * (name != "Q")
     assert not any(one.wrong for one in outcomes if isinstance(one, Unsound))
-    assert _results(outcomes).count("pulled") == 3
-    assert _results(fleet.push(cache, key=fleet.key)).count("present") == 3
+    assert _results(outcomes).count("present") == 3
+    pulled = fleet.pull(fleet.cache("b", "gpucache"), trusted=fleet.trusted)
+    assert _results(pulled).count("pulled") == 3
     [stored] = stored_caches(fleet.store, fleet.trusted)
     repaired(stored, list(run_verify(stored, None)))
     assert stray.read_bytes() == b"x"
