@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from gpucache.store.trust import Root, RootRefused, root_state
 
 if TYPE_CHECKING:
     from gpucache.answers.entries import Location
-    from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
     from gpucache.engine.stores import Stores
     from gpucache.model import Artifact, BuildRequest, CacheKey, Device
@@ -54,13 +53,6 @@ class HitStore(_Whole):
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: "CacheKey", why: str
     ) -> bool:
         return self.whole._take(place, name, status, key, why)
-
-
-def backends() -> "Mapping[str, Backend]":
-    """Our backends by name; no GPU stack is loaded by having them."""
-    from gpucache.backends.interface import backend_names, load_backend
-
-    return {name: load_backend(name) for name in backend_names()}
 
 
 def compile_exactly(request: "BuildRequest", options: tuple[str, ...]) -> "Artifact":

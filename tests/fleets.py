@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gpucache.assembly import backends
+from gpucache.backends.interface import Backends
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.recorded_requests import observe
 from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Device, Language, Program, Target
@@ -22,7 +22,7 @@ def asked(
 ) -> Prepared:
     """A program's request, by the library, or by its compiler ``itself``."""
     text = source or f'extern "C" __global__ void {name}(int *a) {{ *a = 1; }}\n'
-    backend = backends()[device.backend]
+    backend = Backends()[device.backend]
     assert device.target is not None and device.toolchain is not None
     kind = backend.artifact_kind(device.target)
     assert isinstance(kind, ArtifactKind)

@@ -5,7 +5,8 @@ separate, because a load belongs to a context and a compile does not. A backend,
 an entry point, is imported on demand, and importing it loads no GPU stack.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -129,11 +130,28 @@ def backend_names() -> tuple[str, ...]:
     return tuple(_OURS)
 
 
+class Backends(Mapping[str, Backend]):
+    """Our backends by name, each imported when it is first needed."""
+
+    def __getitem__(self, name: str) -> Backend:
+        backend: Backend = import_module(_OURS[name]).BACKEND
+        return backend
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_OURS)
+
+    def __len__(self) -> int:
+        return len(_OURS)
+
+    def taking(self, languages: AbstractSet[StrEnum]) -> set[str]:
+        """The names of the backends that compile some languages, each of which one backend compiles."""
+        return {next(name for name, one in self.items() if each in one.languages) for each in languages}
+
+
 def load_backend(name: str) -> Backend:
     """The backend of a name; raises TargetError if it does not exist."""
     if name in _OURS:
-        backend: Backend = import_module(_OURS[name]).BACKEND
-        return backend
+        return Backends()[name]
     from importlib.metadata import entry_points  # loading this takes half as long as loading all of ours
 
     for point in entry_points(group="gpucache.backends", name=name):

@@ -183,7 +183,7 @@ def _programs(
     fail_below: float | None,
     file: Path | None,
 ) -> None:
-    from gpucache.assembly import backends
+    from gpucache.backends.interface import Backends
     from gpucache.bench.sources import Sources
     from gpucache.engine.machine import machine_for
     from gpucache.engine.warm.plan import plan_warm
@@ -193,10 +193,10 @@ def _programs(
     here = machine_for(specs, targets)
     given().say(*here.notes)
     devices = here.devices
-    items = plan_warm(specs, devices, targets, backends())
+    items = plan_warm(specs, devices, targets, Backends())
     nothing = bool(items) and all(item.request is None for item in items)
     peers = tuple(dict.fromkeys(against))
-    sources = Sources(Bounds(timeout_s=timeout), backends(), os.environ, peers)
+    sources = Sources(Bounds(timeout_s=timeout), Backends(), os.environ, peers)
     _finish(
         _run(list(sources.plan(items)), extent), fail_below, file, devices,
         otherwise=ExitCode.NOTHING_ATTEMPTED if nothing else None,

@@ -93,7 +93,8 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from dataclasses import replace
 
     from gpucache.answers.why import answers
-    from gpucache.assembly import backends, open_stores
+    from gpucache.assembly import open_stores
+    from gpucache.backends.interface import Backends
     from gpucache.caches.known_caches import present_caches
     from gpucache.caches.registry import systems
     from gpucache.engine.machine import machine_for
@@ -104,7 +105,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     entries = [one for _, found in meant for one in found]
     here = machine_for(every, asked.targets, asked.profile, entries)
     given().say(*here.notes)
-    items = plan_why(meant, here.devices, asked.targets, backends(), opened.own)
+    items = plan_why(meant, here.devices, asked.targets, Backends(), opened.own)
     settings = opened.settings._replace(read_only=True)
     stores = open_stores(settings, command="gpucache inspect", warn=complain)
     known = tuple(systems())
@@ -113,7 +114,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
         folder = str(Path.cwd())
     found = [
         replace(one, caches=replies(one, item, known, present_caches))
-        for one, item in zip(why(items, backends(), stores, here.environment, folder), items, strict=True)
+        for one, item in zip(why(items, Backends(), stores, here.environment, folder), items, strict=True)
     ]
     hits = sum(one.hit for one in found)
     given().answer(

@@ -235,7 +235,8 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
 @contextmanager
 def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = False) -> "Iterator[Warming]":
     """The run as the engine makes it, shown on a bar."""
-    from gpucache.assembly import backends, open_store, open_stores
+    from gpucache.assembly import open_store, open_stores
+    from gpucache.backends.interface import Backends
     from gpucache.engine.warm.run import Warming
 
     def progress(now: "Progress") -> None:
@@ -253,7 +254,7 @@ def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = Fal
             if cluster is None:  # this process was one of its workers
                 leave(ExitCode.DONE)
         bar = ends.enter_context(given().progress())
-        yield Warming(settings, store, stores, backends(), given().say, progress, cluster, *how)
+        yield Warming(settings, store, stores, Backends(), given().say, progress, cluster, *how)
 
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]", timeout_s: float) -> "list[WarmOutcome]":

@@ -66,14 +66,12 @@ def machine_for(
 
     With a ``memory`` of earlier probes, none is made for targets that are named in full and known there.
     """
-    from gpucache.backends.interface import backend_names, load_backend
+    from gpucache.backends.interface import Backends
 
-    known = backend_names()
     texts = (*targets, *(text for spec in specs for text in spec.targets if not targets))
     named = {text.partition(":")[0] for text in (*texts, *(entry.target for entry in entries))}
-    languages = {spec.program.language for spec in specs}
-    spoken = {name for name in known if not languages.isdisjoint(load_backend(name).languages)}
-    needed = sorted(spoken | (named & {*known}))
+    backends = Backends()
+    needed = sorted((named & backends.keys()) | backends.taking({spec.program.language for spec in specs}))
     if profile is not None or memory is None:
         return find_machine(profile, needed, meanwhile, targets)
     from gpucache.probe.remembered import recalled, remember

@@ -14,7 +14,6 @@ from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.caches.places import Places
 from gpucache.engine.explain import Record, phrases, record_of
-from gpucache.engine.inspect import recent_misses
 from gpucache.engine.lookup import look_up
 from gpucache.engine.machine import device_of
 from gpucache.engine.prepare import prepare, request_of
@@ -136,6 +135,8 @@ def entries_of(own: OwnRoot, word: str, targets: Sequence[str]) -> list[CacheEnt
         [(_, entries)] = select([own], [word], targets)
         return list(entries)
     except UsageError as error:
+        from gpucache.engine.inspect import recent_misses  # a word that names something needs none
+
         for miss in recent_misses(own.store.journal_tail(_MISSES_READ)):
             if miss["program"] == word:  # such as one that did not compile, or kills its compiler
                 last = f"{miss['verdict']}: {miss['detail']}; 'gpucache inspect --misses' lists it"

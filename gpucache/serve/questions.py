@@ -23,7 +23,6 @@ from gpucache.serve.conditions import UncoveredError
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import row_of
-from gpucache.serve.nvrtc import NVRTC
 from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part
 from gpucache.serve.server import Handler, Handlers, Reply
 from gpucache.serve.wire import Fields, Kind
@@ -40,8 +39,7 @@ class Questions:
         self._devices = devices or Devices(stores)
         self._links = Links(self._devices, libraries)
         opencl = (OpenCL(self._devices, libraries), Parts(self._devices, libraries), self._links)
-        compilers: tuple[Compiler[Any], ...] = (*opencl, NVRTC())
-        self._compilers = {compiler.ask: compiler for compiler in compilers}
+        self._compilers: dict[Kind, Compiler[Any]] = {compiler.ask: compiler for compiler in opencl}
         self._lock = Lock()
         self._asked: dict[tuple[Kind, Question], Asked] = {}
         self._bytes = 0
@@ -50,7 +48,7 @@ class Questions:
     def heard(self, handlers: Handlers) -> Handlers:
         """The same handlers, with the questions that come to them kept."""
         return {
-            kind: partial(self._hear, kind, handler) if kind in self._compilers else handler
+            kind: partial(self._hear, kind, handler) if kind in (Kind.COMPILE, *self._compilers) else handler
             for kind, handler in handlers.items()
         }
 
@@ -63,17 +61,25 @@ class Questions:
             self._devices.begin()
         both = into._replace(systems=tuple(self._stores.on_disk()))
         for (kind, question), asked in self._asked.items():
-            yield self._export(self._compilers[kind], question, asked, both)
+            yield self._export(self._compiler(kind), question, asked, both)
 
     def keep_rows(self) -> None:
         """Have the user's root answer every question that is a hit, wherever it will be used."""
         rows, stores = Rows(self._stores), self._stores._replace(read_only=True)
         for (kind, question), asked in self._asked.items():
-            compiler = self._compilers[kind]
+            compiler = self._compiler(kind)
             with suppress(GpucacheError):
                 prepared = compiler.prepare(asked, stores)
                 hits = hits_of(compiler.find(stores, asked, prepared))
                 rows.keep(compiler, question, asked, prepared, hits)
+
+    def _compiler(self, kind: Kind) -> Compiler[Any]:
+        """The compiler of a kind of request; most commands never need NVRTC's."""
+        if kind is Kind.COMPILE and kind not in self._compilers:
+            from gpucache.serve.nvrtc import NVRTC
+
+            self._compilers[kind] = NVRTC()
+        return self._compilers[kind]
 
     def _hear(self, kind: Kind, handler: Handler, fields: Fields) -> Reply:
         question = fields.rest()
@@ -92,7 +98,7 @@ class Questions:
             if len(self._asked) >= _QUESTIONS_CAP or self._bytes > _BYTES_CAP:
                 self.too_many = True
                 return
-            self._asked[kind, question] = asked or self._compilers[kind].read(Fields(question))
+            self._asked[kind, question] = asked or self._compiler(kind).read(Fields(question))
 
     def _export(
         self, compiler: Compiler[Any], question: Question, asked: Asked, both: Stores

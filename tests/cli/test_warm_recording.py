@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucache.assembly import backends
+from gpucache.backends.interface import Backends
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.recorded_requests import observe
 from gpucache.model import BuildRequest, Language, Program
@@ -56,12 +56,12 @@ def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SO
         cwd=str(folder),
         searches_cwd=True,
     )
-    return prepare(backends()["opencl"], request, device.toolchain, os.environ)
+    return prepare(Backends()["opencl"], request, device.toolchain, os.environ)
 
 
 def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: bool = True) -> Path:  # noqa: B008
     toolchain = prepared.compilation.inputs.toolchain
-    done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
+    done = observe(prepared, Backends()["opencl"].environment(toolchain, os.environ))
     Writer(place, sources=sources).build(done.build, seen.union(done.places), done.contents)
     return place
 

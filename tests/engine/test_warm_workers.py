@@ -13,7 +13,8 @@ import pytest
 
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.assembly import backends, open_stores
+from gpucache.assembly import open_stores
+from gpucache.backends.interface import Backends
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
 from gpucache.engine.warm.rounds import build_job
 from gpucache.engine.warm.run import Session
@@ -63,14 +64,14 @@ class Warming:
         """One item for each program; every source differs."""
         programs = [Program(name, Language.CUDA_CPP, GOOD + f"// {name}".encode()) for name in names]
         specs = [ProgramSpec(program) for program in programs]
-        return plan_warm(specs, self._devices, [TARGET], backends())
+        return plan_warm(specs, self._devices, [TARGET], Backends())
 
     def __call__(self, items: Sequence[WarmItem], text: str, **options: Any) -> dict[str, WarmOutcome]:
         """Outcomes by program; ``text`` is the workers' code for the program ``bad.cu``."""
         real = partial(build_job, partial(open_stores, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         stores = open_stores(self._settings)
-        session = Session(lambda: stores, backends(), {}, self._watch, 2, build=build, **options)
+        session = Session(lambda: stores, Backends(), {}, self._watch, 2, build=build, **options)
         return {outcome.program: outcome for outcome in session.run(stores, items, [])}
 
     def _watch(self, now: Progress) -> None:

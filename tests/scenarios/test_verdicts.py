@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.assembly import backends, open_stores
+from gpucache.assembly import open_stores
+from gpucache.backends.interface import Backends
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.warm.run import Session
 from gpucache.keys import digest
@@ -261,6 +262,7 @@ import os, sys
 from pathlib import Path
 import platformdirs.unix  # while Python's own modules may be read
 from gpucache.assembly import open_stores
+from gpucache.backends.interface import Backends
 from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry
 from gpucache.settings import Settings
@@ -389,7 +391,7 @@ def _poisoned(parts: Any) -> Any:
     def build(job: object) -> Any:
         raise AssertionError("a poisoned program was built")
 
-    session = Session(parts.stores, backends(), {}, lambda _: None, 1, 1.0, build=build)
+    session = Session(parts.stores, Backends(), {}, lambda _: None, 1, 1.0, build=build)
     (outcome,) = session.run(parts.stores(), [item], [])
     told = parts.asked(version="2.0")
     assert (outcome.verdict, outcome.reason) == (told.verdict, told.detail)

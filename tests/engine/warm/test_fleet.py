@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucache.answers.warm import FleetOutcome, FleetSummary, WarmResult, fleet
-from gpucache.assembly import backends, open_store, open_stores
+from gpucache.assembly import open_store, open_stores
+from gpucache.backends.interface import Backends
 from gpucache.engine.prepare import prepare
 from gpucache.engine.warm.fleet import check_fleet
 from gpucache.engine.warm.plan import plan_recorded
@@ -44,7 +45,7 @@ def _checked(
         for number, (name, gpu) in enumerate(programs)
     ]
     place_of_ours = Settings(place / "root", "--root", read_only=True)
-    run = Warming(place_of_ours, open_store, open_stores, backends(), print, print, check=True)
+    run = Warming(place_of_ours, open_store, open_stores, Backends(), print, print, check=True)
     return check_fleet(run, folders, profiles, (), ())
 
 
@@ -54,11 +55,11 @@ def _made(words: tuple[str, ...], profile: Path) -> set[str]:
     folders = [Path(value) for option, value in pairs if option == "--recording"]
     targets = [value for option, value in pairs if option == "--target"]
     replayed = [one for folder in folders for one in as_recorded(read_recording(folder))]
-    items = plan_recorded(replayed, load_profile(profile).devices, targets, backends(), {})
+    items = plan_recorded(replayed, load_profile(profile).devices, targets, Backends(), {})
     keys = set()
     for item in items:
         if item.request is not None and item.toolchain is not None:
-            made = prepare(backends()["cuda"], item.request, item.toolchain, {}, known=item.known)
+            made = prepare(Backends()["cuda"], item.request, item.toolchain, {}, known=item.known)
             keys.add(str(made.key))
     return keys
 

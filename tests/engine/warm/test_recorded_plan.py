@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpucache.assembly import backends
+from gpucache.backends.interface import Backends
 from gpucache.engine.warm.plan import devices_there, plan_recorded
 from gpucache.model import ArtifactKind, Device, Language, Target, Toolchain
 from gpucache.recording.reading import Replayed
@@ -25,7 +25,7 @@ _NO_NVRTC = Device(None, "cuda", "NVRTC", "", available=False, detail="NVRTC doe
 
 
 def _skipped(*devices: Device) -> str:
-    (item,) = plan_recorded([Replayed(_BUILD, (), b"")], devices, (), backends(), {})
+    (item,) = plan_recorded([Replayed(_BUILD, (), b"")], devices, (), Backends(), {})
     assert item.request is None
     return item.skipped
 
