@@ -388,14 +388,14 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 17_294,
-    "engine": 8_794,
+    "engine": 8_793,
     "native": 6_511,
     "answers": 5_441,
-    "cli": 6_321,
+    "cli": 6_323,
     "remote": 4_961,
-    "serve": 4_503,
+    "serve": 4_509,
     "store": 3_447,
-    "backends": 3_761,
+    "backends": 3_779,
     "sources": 2_548,
     "payload": 1_886,
     "bench": 1_551,
