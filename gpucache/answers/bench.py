@@ -52,7 +52,7 @@ class BenchVerdict(StrEnum):
     FASTER = "faster"
     """Warm starts are faster: the whole interval of the ratio is above 1."""
     NO_DIFFERENCE = "no-difference"
-    """Warm starts are not faster; the smallest difference that would have shown follows."""
+    """Warm starts are not faster; the smallest difference that so many pairs would show follows."""
     UNDECIDED = "undecided"
     """There are too few pairs to tell."""
     DEGRADED = "degraded"

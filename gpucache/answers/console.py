@@ -1,8 +1,8 @@
 """The destination of text: the product goes to stdout, messages and live progress to stderr.
 
-On a terminal people get tables as wide as it is; through a pipe text that is never broken or cut,
-without colour unless requested, and without blanks at the ends of its lines. A process that writes to a pipe
-does not import rich.
+On a terminal people get tables as wide as it is; through a pipe text that is never broken, in which only long
+descriptions are cut, without colour unless requested, and without blanks at the ends of its lines. A process
+that writes to a pipe does not import rich.
 
 On a terminal a value shared by all rows is printed once above them, rows are grouped by values too wide for a
 column, and columns are dropped, the least important first, before any text is wrapped. A pipe gets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 10_000
 """The width of a pipe, in which nothing is ever broken over lines or left out."""
 PIPE_COLUMN = 64
-"""The most columns to which the cells of a pipe are filled up; a longer one moves the rest of its row."""
+"""The most columns to which the cells of a pipe are filled up; a longer one is cut, or moves the rest."""
 PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
 PLACE_WIDTH = 20
@@ -102,7 +102,7 @@ class Column(NamedTuple):
     place: bool = False
     """Whether it has paths, which are shortened in their middle where there is little room."""
     cut: bool = False
-    """Whether it has sentences that end in an ellipsis where there is little room."""
+    """Whether it has sentences that end in an ellipsis where there is little room; prose, in a pipe."""
     drawn: bool = False
     """Whether it is for a terminal alone, and only where every column has all the room it can use."""
     spare: int = 0
@@ -154,7 +154,10 @@ class Grid:
     def _row(self, row: Sequence[Cell], widths: Mapping[int, int], *, piped: bool) -> Iterator[Pieces]:
         """The lines of a row: as many as its longest cell has."""
         texts = [
-            row[index] if piped else self._short(index, row[index], width) for index, width in widths.items()
+            self._short(index, row[index], width, piped=piped)
+            if self.columns[index].cut or not piped
+            else row[index]
+            for index, width in widths.items()
         ]
         if _fit(texts, widths.values()):  # like nearly all of a hundred thousand rows
             aligned = [
@@ -174,11 +177,13 @@ class Grid:
                 line += [*([blanks, cell] if self.columns[index].numeric else [cell, blanks]), " " * GAP]
             yield line
 
-    def _short(self, index: int, cell: Cell, width: int) -> Cell:
-        if isinstance(cell, str) and self.columns[index].place:
+    def _short(self, index: int, cell: Cell, width: int, *, piped: bool) -> Cell:
+        column = self.columns[index]
+        if isinstance(cell, str) and column.place and not piped:
             return shortened(cell, width)
-        if isinstance(cell, str) and self.columns[index].cut and _cells(cell) > width:
-            return f"{cell[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+        is_cut = column.cut and not self._every and (piped or not column.prose)
+        if isinstance(cell, str) and is_cut and _cells(cell) > width:
+            return f"{cell[: width - 3]}..." if piped else f"{cell[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
         return cell
 
     def _layout(self, width: int) -> tuple[list[Line], list[int], dict[int, int]]:

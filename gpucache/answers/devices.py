@@ -1,5 +1,6 @@
 """The results of devices: the targets of a machine, and the differences that split a cache of two."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
@@ -40,7 +41,7 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
         targets = [str(row.target) for row in named if row.detail == detail]
         real = [target for target in targets if "compute_" not in target]
         yield plain(f"\n{detail}; each of these can be a --target:")
-        yield plain(" ".join(real))
+        yield plain(textwrap.fill(" ".join(real), 80, break_on_hyphens=False))
         if len(real) < len(targets):
             yield plain("and cuda:compute_N with the same numbers, for PTX.")
     for row in rows:

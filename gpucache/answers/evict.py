@@ -197,7 +197,7 @@ class Evictions:
         yield from self._kept("would not be removed", "would not be removed")
         how = "would be stripped to the binary" if foreseen.would_strip else "would go"
         yield plain(
-            f"\n{format_count(going, 'entry', 'entries')} {how}, "
+            "\n" * bool(self._shown or self._why) + f"{format_count(going, 'entry', 'entries')} {how}, "
             f"freeing {format_size(foreseen.would_free_bytes)}; "
             f"{foreseen.stay_count} would stay ({format_size(foreseen.stay_bytes)})"
             f"{unread_words(foreseen.unread)}",
@@ -225,7 +225,7 @@ class Evictions:
             Column("cache", lambda one: one.entry.cache if caches else "", whole=True, shared=True),
             Column("key", lambda one: one.entry.key[:12], whole=True),
             Column("program", lambda one: one.entry.program),
-            Column("variant", lambda one: one.entry.variant, prose=True, spare=1),
+            Column("variant", lambda one: one.entry.variant, prose=True, cut=True, spare=1),
             Column("target", lambda one: one.entry.target, shared=True),
             Column(SIZE, lambda one: format_size(one.part_bytes or one.entry.size_bytes), numeric=True),
             Column("rule", lambda one: one.rule, shared=True),

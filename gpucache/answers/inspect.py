@@ -308,7 +308,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
         Column("cache", lambda row: row[0], whole=True, shared=True),
         Column("key", lambda row: row[1].key if whole else row[1].key[:12], whole=True),
         Column("program", lambda row: _program(row[1])),
-        Column("variant", lambda row: row[1].variant, prose=True, spare=2),
+        Column("variant", lambda row: row[1].variant, prose=True, cut=True, spare=2),
         Column("target", lambda row: row[1].target, shared=True),
         Column("kind", lambda row: row[1].artifact_kind, whole=True, shared=True, spare=4),
         Column(SIZE, lambda row: format_size(row[1].size_bytes), numeric=True, spare=1),
@@ -435,9 +435,10 @@ def misses(
         yield Pairs([(f"{age:>10}", _miss(one, times, now_ns)) for age, one, times in rows])
     if noted:
         builds = format_count(noted, "build is", "builds are")
+        retry = any(one.get("verdict") == "poisoned" for one in records)
         yield plain(
-            f"\n{builds} noted for which programs did not wait: 'gpucache warm --misses' makes them for the "
-            "next start."
+            f"\n{builds} noted for which programs did not wait: 'gpucache warm --misses{' --retry' * retry}' "
+            "makes them for the next start."
         )
 
 

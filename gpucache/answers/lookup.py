@@ -30,7 +30,7 @@ class Verdict(StrEnum):
     """Its source did not compile, so no cache can have it."""
     NOT_CONSULTED = "not-consulted"
     """The cache was not queried: it is disabled or cannot be read, the target is not on this machine, or the
-    source file cannot be read again, as of a program built from memory."""
+    source cannot be read again because the program was built from memory."""
     ELSEWHERE = "elsewhere"
     """The entry is in another root, which this run did not look in."""
     UNCACHEABLE = "uncacheable"

@@ -65,7 +65,7 @@ class Ended:
 
 @json_keys(
     "command ended.* builds hits misses kept noted failed passed refused build_ns saved_ns ahead_ns binaries "
-    "wanted learned within missed"
+    "wanted poisoned learned within missed"
 )
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -86,6 +86,7 @@ class RunSummary:
     ahead_ns: Annotated[int, "The part of saved_ms that is for all kernels of a program, used or not."]
     binaries: Annotated[int, "Programs it made from binaries, such as those of its own cache."] = 0
     wanted: Annotated[int, "Programs noted to be built later, or once more for other local sizes."] = 0
+    poisoned: Annotated[int, "How many of these warm builds only with --retry."] = 0
     learned: Annotated[int, "How many of these were built after its end."] = 0
     within: Annotated[int, "Hits that gpucache's library served in the command's own processes."] = 0
     missed: Annotated[int, "Misses of that library; those of gpucache.opencl are builds as well."] = 0
@@ -119,6 +120,7 @@ def summarise_run(
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
         binaries=binaries,
         wanted=wanted,
+        poisoned=sum(one.result is RunResult.NOTED and one.verdict == "poisoned" for one in outcomes),
         learned=learned,
         within=within,
         missed=missed,

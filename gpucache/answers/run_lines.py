@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 
 INNER = "an outer 'gpucache run' was not asked"
 _UNSEEN = "no OpenCL, NVRTC or hipRTC build was seen"
-_WHERE = (
-    "if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot "
-    "be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
-)
 NOT_STARTED = 127
 _NO_ROOM = (
     "if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with "
     "LD_AUDIT; raise glibc.rtld.optional_static_tls in GLIBC_TUNABLES, or run it with --no-nvrtc"
 )
-UNSEEN = f"{_UNSEEN}; {_WHERE}"
+UNSEEN = f"{_UNSEEN}; gpucache-run(1) has reasons"
 NOTHING_BUILT = "no build from source was seen"
-ALONE = "the command ran without gpucache"
 
 
 def command_name(words: "Sequence[str]") -> str:
@@ -51,7 +46,7 @@ def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:
 def unseen(ended: "Ended", binaries: int = 0) -> str:
     """The reason why no build of a command was seen; ``binaries`` counts programs loaded from binaries."""
     if ended.alone:
-        return f"{ALONE}: {ended.alone}"
+        return f"the command ran without gpucache: {ended.alone}"
     if ended.refused:
         return f"nothing was built as this user; {refused(ended)}"
     return unbuilt(ended.code, loaded=ended.loaded, binaries=binaries)
@@ -62,7 +57,7 @@ def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
     if code == NOT_STARTED and not loaded:
         return f"{_UNSEEN}; {_NO_ROOM}"
     if not loaded:
-        return f"{_UNSEEN} before the command ended with exit code {code}; {_WHERE}" if code else UNSEEN
+        return f"{_UNSEEN} before the command ended with exit code {code}" if code else UNSEEN
     if code and not binaries:
         return f"{NOTHING_BUILT} before the command ended with exit code {code}"
     if binaries:
@@ -70,11 +65,7 @@ def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
             binaries, "program was loaded from a binary", "programs were loaded from binaries"
         )
         return f"{NOTHING_BUILT}; {made}, for example from PyOpenCL's own cache"
-    return (
-        f"{NOTHING_BUILT}; where one was expected, the program's own cache may have answered (that of "
-        "gpucache.opencl and gpucache.cuda says so with GPUCACHE_LOG=info), or an OpenCL loader that "
-        "gpucache does not reach"
-    )
+    return f"{NOTHING_BUILT}; the program's own cache may have answered, or its OpenCL loader reads no layers"
 
 
 def refused(ended: "Ended") -> str:
@@ -119,7 +110,8 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
     elif summary.wanted:
         again = summary.wanted - summary.noted
         more = f", {again} for more local sizes" if again > 0 else ""
-        yield f"'gpucache warm --misses' builds {summary.wanted} for the next run{more}"
+        retry = " --retry" if summary.poisoned else ""  # without it warm leaves them out for a week
+        yield f"'gpucache warm --misses{retry}' builds {summary.wanted} for the next run{more}"
     if summary.failed:
         yield f"{summary.failed} did not compile"
     if summary.refused:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from gpucache.answers.console import Block, Column, Grid, Pairs, plain
+from gpucache.answers.console import PIPE_WIDTH, Block, Column, Grid, Pairs, plain, shortened
 from gpucache.json_keys import Instant, json_keys
 from gpucache.units import format_ago, format_count, format_duration, format_instant, format_size
 
@@ -105,7 +105,7 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
     size, limit = format_size(found.size_bytes), found.limit_bytes
     if limit:
         size += f" of {format_size(limit)}, {100 * found.size_bytes / limit:.1f} %"
-    files = found.settings_files.items()
+    files = [(shortened(path, PIPE_WIDTH), exists) for path, exists in found.settings_files.items()]  # with ~
     reasons = [(f"  {reason}", str(count)) for reason, count in sorted(found.reasons.items(), key=_most)]
     yield Pairs(
         [
@@ -116,7 +116,7 @@ def stats_text(found: Stats, now_ns: int) -> Iterator[Block]:
             ("compile time of hits", format_duration(tally.saved_ns)),
             ("entries", f"{found.entries} ({size})"),
             ("cache", found.root),
-            *(("settings file", f"{path}{'' if is_there else ' (none)'}") for path, is_there in files),
+            *(("settings file", f"{path}{'' if exists else ' (none)'}") for path, exists in files),
         ],
         "cyan",
     )

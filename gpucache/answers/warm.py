@@ -52,7 +52,7 @@ class WarmResult(StrEnum):
     POISONED = "poisoned"
     """Its compiler crashed or hung twice before; --retry tries it again."""
     INTERRUPTED = "interrupted"
-    """The run was stopped before it."""
+    """The run was stopped before it was built."""
 
 
 @json_keys(

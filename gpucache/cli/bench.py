@@ -109,12 +109,12 @@ def bench(
     every known cache that can be moved in the benchmark's own directories.
 
     \f
-    The same is shown for the part of a start that a cache can change: key, lookup or compile, load, kernels
+    The same is measured of the part of a start that a cache can change: key, lookup or compile, load, kernels
     and first launch, without the process and the context. With -v each phase is shown, and how far the starts
     differ. Unreliable results are marked degraded, with the reason; fewer than five pairs decide nothing.
 
-    A command is run a few more times, once with an empty home directory and, if it is installed, once
-    under strace, to see whether it also caches elsewhere. Ctrl-C shows the results so far.
+    A command is run a few more times, once with an empty home directory and, if strace is installed, once
+    under that, to see whether it also caches elsewhere. Ctrl-C shows the results so far.
     """
     if check_costs:
         if named.anything or given().command or budget or against or fail_below or file:

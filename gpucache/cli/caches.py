@@ -11,7 +11,7 @@ from gpucache.caches.registry import ALL, NAMES, OWN, is_name, is_own, load_syst
 from gpucache.cli.globals import given, in_folder, leave
 from gpucache.cli.parameters import Name, Number
 from gpucache.cli.streams import complain
-from gpucache.engine.selection import Opened
+from gpucache.engine.selection import Opened, no_store
 from gpucache.errors import CacheUnusableError, ExitCode, RemoteError, UsageError
 
 if TYPE_CHECKING:
@@ -93,18 +93,21 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
     return Opened(opened[0].settings, tuple(caches.values()))
 
 
-def require_named(opened: Opened, texts: Sequence[str]) -> None:
+def require_named(opened: Opened, texts: Sequence[str], *, may_begin: bool = False) -> None:
     """Raise UsageError for a system or a root that was named, if none of its places exists.
 
-    Our own root is named by --root and GPUCACHE_DIR where it is among the caches, also among all.
+    Our own root is named by --root and GPUCACHE_DIR where it is among the caches, also among all. With
+    ``may_begin`` that of GPUCACHE_DIR may be one that no program has filled yet, and a line says so.
     """
-    root = opened.settings.root_origin if opened.settings.root_origin in ("--root", "GPUCACHE_DIR") else ""
-    own = (OWN,) * (bool(root) and (not texts or ALL in texts))
+    origin = opened.settings.root_origin
+    own = (OWN,) * (origin in ("--root", "GPUCACHE_DIR") and (not texts or ALL in texts))
     for name in dict.fromkeys((*own, *(text for text in texts if text != ALL and is_name(text)))):
         places = [cache.location().root for cache in opened.caches if cache.name == name]
         if places and not any(map(os.path.lexists, places)):
-            check = root if name == OWN else ""
-            remedy = f"check {check}" if check else f"name its place, as in --cache {name}:PLACE"
+            if may_begin and name in own and origin == "GPUCACHE_DIR":
+                given().say(f"gpucache: {places[0]} (GPUCACHE_DIR) does not exist yet, like an empty cache")
+                continue
+            remedy = f"check {origin}" if name in own else f"name its place, as in --cache {name}:PLACE"
             raise UsageError(f"there is no cache of {name} here: {places[0]} does not exist; {remedy}")
 
 
@@ -131,8 +134,7 @@ def require_store(url: str) -> None:
     from gpucache.remote.objects import public
 
     if not is_store(url):
-        why = "is not a store" if os.path.lexists(url) else "does not exist"
-        raise UsageError(f"{public(url)} {why}; check its path, or push there first")
+        raise UsageError(f"{no_store(public(url))}; check its path, or push there first")
 
 
 def open_everywhere() -> "list[Cache]":

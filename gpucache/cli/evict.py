@@ -12,6 +12,7 @@ from gpucache.cli.parameters import AGE, SIZE, Count, EntryName, TargetName, fie
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
+from gpucache.engine.selection import no_store
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 from gpucache.units import format_count
 
@@ -118,7 +119,7 @@ def evict(
     if url is not None:
         left, cache = stores_apart((url,), cache)
         if left:
-            raise UsageError(f"{url} is not a store; name a cache by --cache, and a program by --program")
+            raise UsageError(f"{no_store(url)}; name a cache by --cache, and a program by --program")
     opened = open_named(cache, systems=False)
     require_named(opened, cache)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)

@@ -205,7 +205,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
 @timeout_option
 @flag("--list list_all", "Show every entry.")
 @flag("--watch", "Print the entries of any cache as they are written.")
-@flag("--pins", "Show the pins of a store, which push --pin gives.")
+@flag("--pins", "Show the pins of a store, which push --pin sets.")
 @flag("--misses", "Show the last misses and their reasons.")
 @flag(
     "--stats",
@@ -213,7 +213,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording", "--stats")
     "Show hits, misses by reason and the compile time of hits, by program and by day.",
 )
 @flag("--zero", "With --stats: count from now on.")
-@valued("--since", "A", AGE, "With --misses: since so long ago, such as 1h.")
+@valued("--since", "A", AGE, "With --misses: only those of the last 1h, 30d, ...")
 @flag(
     "--why",
     "Say whether WHAT would hit, and if not why.\f"
@@ -279,8 +279,8 @@ def inspect(
 
     --watch prints a line (with --json an object) for each entry that is written from now on, and (on Linux)
     once a minute for each compile that has run for 5 seconds under a lock: its process, command, duration and
-    lock. It depends on the system's notice of changed files, so it does not see other machines' writes to a
-    shared directory, and names the program only while that has the file open.
+    lock. It relies on the system's notice of changed files, so it misses what other machines write to a
+    shared directory, and names the writer only while that has the file open.
 
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
     not used if a variable moves its programs elsewhere.
@@ -342,7 +342,7 @@ def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
     """The caches that are named; a root that does not exist yet is asked only for reasons."""
     opened = open_named(names)
     if not why and (ALL in names or not names):
-        require_named(opened, tuple(filter(ALL.__eq__, names)))
+        require_named(opened, tuple(filter(ALL.__eq__, names)), may_begin=True)
     return opened
 
 
@@ -409,7 +409,7 @@ def _show_everything() -> None:
             given().show(text.overview([foreign_state(cache) for cache in [*others, *unused]]))
         streams.refusal()
         raise
-    require_named(opened, ())
+    require_named(opened, (), may_begin=True)
     found = overview(opened, others, unused, toolchains_for)
     told = {**_document(found.own), "caches": found.states, **found.sums, "unread": opened.unread}
     given().answer("inspect", (), told, text.overview(found.every))

@@ -52,18 +52,18 @@ def pull(
 ) -> None:
     """Fill caches with the entries of a store that programs of this machine would hit.
 
-    URL is as for push, or https:// of a plain web server. Only entries whose architecture, driver, version
-    etc. match this machine are pulled; other differences are listed. Each must be signed by your own key or
-    by a key of GPUCACHE_TRUSTED_KEYS.
+    URL is as for push, or https:// of a plain web server. An entry is left out, and listed with the reason,
+    if its architecture, driver or version is not this machine's. Each must be signed by your own key or by a
+    key of GPUCACHE_TRUSTED_KEYS.
 
     \f
     With --cache all, every system that the store has entries of is filled. Each entry is checked by its
-    format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
-    of the machine are listed and do not prevent a pull. After an interruption the next pull goes on. From a
-    web server, pull sees only entries listed in the index, which push and programs that send entries update.
+    format and written as its owner writes it; an entry that exists is left alone. Facts that are not known of
+    the machine are listed and do not prevent a pull. After an interruption the next pull goes on. From a web
+    server, pull sees only entries listed in the index, which push and programs that send entries update.
 
     In a directory or bucket that it may write to, pull notes the day, so that 'gpucache evict URL
-    --older-than 30d' takes entries that no machine pulled for 30 days.
+    --older-than 30d' removes entries that no machine pulled for 30 days.
 
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @valued(
     "--pin", "NAME", PIN,
     "Pin these entries; evict leaves them.\f"
-    "Pin what the store then has of these entries: evict leaves them until NAME pins others.",
+    "Pin these entries in the store: evict leaves them until NAME pins others.",
 )  # fmt: skip
 @flag("--dry-run", "Show the entries that would be sent, and stop.")
 @flag(
@@ -69,7 +69,7 @@ def push(
     dry_run: bool,
     follow: bool,
 ) -> None:
-    """Send the sound entries that a store lacks, or those of WHAT (programs, targets, first digits of keys).
+    """Send the entries that a store lacks: all, or those of WHAT (programs, targets, first digits of keys).
 
     URL is a directory, s3://BUCKET/PATH, gs://, az:// or oci://. Each entry is checked before it is
     sent. Machines that pull accept entries that a key they trust signed; see gpucache-key(1).
@@ -83,13 +83,12 @@ def push(
     two variants of a key are both kept. After an interruption the next push goes on. Files of some systems
     contain paths of this machine or names of its programs; push reports that. Entries of gpucache itself
     contain the build options, with every -D value, and the paths of headers: the key is made of them, so they
-    cannot be left out. The rows of the index, which let a program's first start hit at once, go with them,
-    to the store and out of it; verify checks them, and no count has them. They contain no source text.
+    cannot be left out. The rows of the index, with which a program's first start hits at once, travel with
+    them, and contain no source text; verify checks them, and counts leave them out.
 
     --follow is for a job that may be killed: what it adds to the caches is in the store within seconds. Until
     the end, a store that does not answer is tried again. An interrupt or SIGTERM sends the rest and ends, a
-    second one ends at once; the summary counts the whole time. 'gpucache run --push URL' does this beside one
-    command, for what that adds.
+    second one ends at once. 'gpucache run --push URL' does this for the entries that one command adds.
 
     An entry is reported as sent once the store was seen to have it. Entries that evict or verify --repair
     removes are gone for readers at once. Their files are only marked, and removed by the first push, eviction
@@ -153,7 +152,7 @@ def push(
                 outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
                 outcomes = how(beside(opened.select(what)))
-                require_named(opened, cache)
+                require_named(opened, cache, may_begin=True)
             for outcome in summary.of(without_rows(outcomes)):
                 if outcome.result in (PushResult.SENT, PushResult.PRESENT):
                     pinned.add(mark_of(outcome.entry.cache, outcome.entry.key))

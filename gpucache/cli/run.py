@@ -97,8 +97,9 @@ def run(
     some wheels), setuid programs, and other C libraries than glibc.
 
     A program whose mounts, root directory, user, group or capabilities differ from gpucache's, or that has a
-    seccomp filter which gpucache lacks, gets hits at most: its misses are not cached. For a program in a
-    container with a default profile they are cached if gpucache runs in the container, too.
+    seccomp filter which gpucache lacks, gets hits at most: its misses are not cached. With another /tmp or as
+    another user it cannot reach gpucache, and no build of it is seen. For a program in a container with a
+    default profile misses are cached if gpucache runs in the container, too.
 
     With --cache-file, or GPUCACHE_FILE, which every verb and every program that uses gpucache reads, the
     cache is one file: a tar file of a cache's directory, for one program. It is unpacked into memory

@@ -128,8 +128,8 @@ def warm(
     Each source's own directory is searched for headers, as if given with -I. On Linux, compilers are
     traced; a build that reads a file its key does not cover is not cached.
 
-    --misses builds the programs that library calls missed. A program does not wait for a compiler that
-    builds at first launch (PoCL); its request is noted until --misses builds it.
+    --misses builds what programs missed and did not build: if the compiler builds at first launch (PoCL), a
+    program only notes its request.
 
     --recording builds the programs of a recording, each for the device it was built for, or for
     every --target. Their headers are laid out as they were found, so the keys are the program's own.
@@ -137,19 +137,19 @@ def warm(
     Kernels of Triton in a recording are compiled into Triton's own cache (TRITON_CACHE_DIR, or Inductor's
     cache for its kernels), for cuda:sm_N and hip:gfxN targets, without a GPU. That takes the Python that
     recorded them, or python3 in PATH, with the same Triton; it imports the kernels' modules, and runs those
-    that Inductor or Helion wrote from the recording, so warm only recordings that you trust. A program with
-    kernels of its own is imported, too, and should launch them below if __name__ == "__main__". A kernel is
+    that Inductor or Helion wrote from the recording, so warm only recordings that you trust. A program that
+    defines kernels is imported, too, and should launch them below if __name__ == "__main__". A kernel is
     refused if its source, its constants, its first IR or Triton's whole key differs from the recorded one:
-    Triton's key does not have every value that a kernel reads. Functions that a program makes while it runs
-    are left out. A program may choose other kernels for another architecture than it was recorded on.
+    Triton's key lacks some values that a kernel reads. Functions that a program makes while it runs are left
+    out. On another architecture a program may choose kernels that were not recorded.
 
     --check --recording --device-profile looks up recorded programs for other machines, from these files
     alone. It lists which machines would miss which programs and why, and the commands that build all missing
     entries. A program is looked up for the device that it was recorded for, or for the machine's own devices
     with the same kind of compiler, with the headers and directories as recorded. A machine without such a
-    device is skipped. Machines with the same results are one row; -v and --json list each. With --cache
-    only that store is searched, by the catalogues that push wrote. A command builds all programs of its
-    recordings for each target that it names. gpucache-fleet(7) gives many profiles at once.
+    device is skipped. Machines with the same results are one row; -v and --json list each. With --cache only
+    that store is searched, by the catalogues that push wrote. Each listed command builds every program of its
+    recordings for every target that it names. gpucache-fleet(7) gives many profiles at once.
 
     --on builds on a cluster's workers, for their devices and with their environment variables; they need the
     same version of gpucache. No shared file system is needed: sources, headers and options are sent, builds

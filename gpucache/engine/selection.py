@@ -87,15 +87,17 @@ def select(caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence
     for word, by_cache in found.items():
         if not any(by_cache):
             if os.path.isabs(word) or os.path.isdir(word):  # noqa: PTH112, PTH117 - any text is no error
-                raise UsageError(
-                    f"{word} is not a store, and no program has this name; name the directory of a cache by "
-                    "--cache"
-                )
+                raise UsageError(f"{no_store(word)}, and no program has this name; name a cache by --cache")
             raise UsageError(
                 f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the "
                 "entries"
             )
     return [(cache, list(chain(*own))) for cache, *own in zip(caches, *found.values(), strict=True)]
+
+
+def no_store(place: str) -> str:
+    """A clause about a place that is no store."""
+    return f"{place} {'is not a store' if os.path.lexists(place) else 'does not exist'}"
 
 
 def _named(cache: Cache, word: str) -> list[CacheEntry]:

@@ -76,6 +76,8 @@ class Stores(NamedTuple):
     disabled: bool = False
     read_only: bool = False
     """Whether nothing is stored, not even the use of an entry."""
+    asks: bool = False
+    """Whether the server of ``gpucache run`` sees the compiles, locks their keys and writes misses down."""
     require: bool = False
     learn: bool = False
     """Whether the misses that a program notes are built after its end."""
@@ -224,7 +226,7 @@ def note_process(stores: Stores, hits: int, misses: int, saved_ns: int) -> None:
 def write_miss(
     stores: Stores, program: str, target: str, key: CacheKey, miss: Miss, *, noted: bool = False
 ) -> None:
-    if stores.target is not None:
+    if stores.target is not None and not stores.asks:
         record = miss_record(stores, program, target, key, miss, time.time_ns())
         stores.target.journal(record | {"noted": noted})
 

@@ -139,12 +139,11 @@ def build(
     why: Callable[[], Miss],
     *,
     useless: Hit | None = None,
-    is_asked: bool = False,
 ) -> Hit | Artifact:
     """Compile after a miss, or take the entry that another process or thread published meanwhile.
 
-    The key's lock is held until the artifact is published, except where ``compile_`` asks the server of
-    ``gpucache run`` for the same build: it holds that lock itself. Raises the errors of ``compile_``.
+    The key's lock is held until the artifact is published, unless the server of ``gpucache run`` holds it.
+    Raises the errors of ``compile_``.
     """
     from gpucache.engine.lookup import changed_headers
 
@@ -158,7 +157,7 @@ def build(
             outcomes.tell(stores, prepared, keep(stores, prepared, artifact, why(), changed))
 
     with ExitStack() as held:
-        published = None if is_asked else held.enter_context(alone(stores, prepared, useless=useless))
+        published = None if stores.asks else held.enter_context(alone(stores, prepared, useless=useless))
         if published is not None:
             return published
         LATER.add(stores, prepared, why)  # while it compiles

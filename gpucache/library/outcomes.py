@@ -15,7 +15,6 @@ from gpucache.library.rows import COUNTER
 if TYPE_CHECKING:
     from gpucache.engine.prepare import Prepared
 
-HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
 _INTERPRETERS = ("python", "pypy")
 
@@ -115,7 +114,8 @@ def tell(stores: Stores, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
     note = f" ({outcome.note})" if outcome.note and not (warned or outcome.told_by_miss) else ""
-    then = f"; {HOW_TO_WARM}" if noted else ""
+    is_told = miss.verdict is Verdict.POISONED  # the miss itself says what to do
+    then = "; 'gpucache warm --misses' builds it for the next start" if noted and not is_told else ""
     log_miss(request.program.name, str(request.target), miss, compile_ns, note, then)
     if warned:
         say_once(f"programs are compiled uncached: {outcome.note}")

@@ -1,8 +1,8 @@
 /* Made by python -m gpucache.cli.generate. */
-#define LINE_UNSEEN "no OpenCL, NVRTC or hipRTC build was seen; if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
-#define LINE_UNSEEN_CODE "no OpenCL, NVRTC or hipRTC build was seen before the command ended with exit code %d; if there was one, hit or not, it ran as another user or with another /tmp, from which gpucache cannot be reached, or with a static NVRTC or an OpenCL loader of its own that reads no OPENCL_LAYERS"
+#define LINE_UNSEEN "no OpenCL, NVRTC or hipRTC build was seen; gpucache-run(1) has reasons"
+#define LINE_UNSEEN_CODE "no OpenCL, NVRTC or hipRTC build was seen before the command ended with exit code %d"
 #define LINE_NO_ROOM "no OpenCL, NVRTC or hipRTC build was seen; if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with LD_AUDIT; raise glibc.rtld.optional_static_tls in GLIBC_TUNABLES, or run it with --no-nvrtc"
-#define LINE_NOTHING "no build from source was seen; where one was expected, the program's own cache may have answered (that of gpucache.opencl and gpucache.cuda says so with GPUCACHE_LOG=info), or an OpenCL loader that gpucache does not reach"
+#define LINE_NOTHING "no build from source was seen; the program's own cache may have answered, or its OpenCL loader reads no layers"
 #define LINE_NOTHING_CODE "no build from source was seen before the command ended with exit code %d"
 #define LINE_BINARY "no build from source was seen; 1 program was loaded from a binary, for example from PyOpenCL's own cache"
 #define LINE_BINARIES "no build from source was seen; %d programs were loaded from binaries, for example from PyOpenCL's own cache"

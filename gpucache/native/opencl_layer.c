@@ -295,11 +295,10 @@ static void tell_launched(const char *token, const char *name, const struct loca
     while (of_index && dimensions > 1 && size->of[dimensions - 1] == 1) dimensions--; /* as entries have it */
     for (cl_uint i = 0; i < dimensions; i++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu", i ? "," : "", size->of[i]);
-    if (of_index) {
-        snprintf(note, sizeof note, "launched %.17s %s", token, text);
-        if (used && !has_size(token, text)) wire_note(note);
-        return;
-    }
+    /* The file loses no note, as the server may lose a message that nobody waits for. */
+    snprintf(note, sizeof note, "launched %.17s %s", token, text);
+    if (used && !(of_index && has_size(token, text))) wire_note(note);
+    if (of_index) return;
     struct wire_bytes fields[] = {wire_text(token), wire_text(name), wire_text(text)};
     wire_tell(WIRE_LAUNCHED, fields, 3, 0);
 }

@@ -385,7 +385,7 @@ uint64_t wire_now(void) {
 static void write_note(const char *line, int size) {
     static atomic_int unheard;
     struct wire_bytes field = {line, (size_t)size};
-    if (size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING || append_note(line, field.size)) return;
+    if (size <= 0 || size >= LINE_CAP || append_note(line, field.size) || atomic_load(&state) != ASKING) return;
     if (!atomic_load(&unheard) && !is_filtered() && !exchange(WIRE_NOTE, &field, 1, NULL)) atomic_store(&unheard, 1);
 }
 

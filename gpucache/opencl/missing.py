@@ -33,6 +33,7 @@ def answer_miss(
         for number, (one, answer) in enumerate(zip(prepared, met, strict=True))
         if isinstance(answer, NoEntry)
     }
+    stores = stores._replace(asks=is_below_run())
     late = any(prepared[number].compilation.late or prepared[number].refusal for number in missed)
     if late or stores.target is None:
         return _left(stores, [(prepared[number], why) for number, why in missed.items()], call)
@@ -41,7 +42,7 @@ def answer_miss(
     given = [
         answer
         if isinstance(answer, Hit)
-        else build(stores, one, _compiler(call, device, one), missed[number], is_asked=is_below_run())
+        else build(stores, one, _compiler(call, device, one), missed[number])
         for number, (device, one, answer) in enumerate(zip(call.devices, prepared, met, strict=True))
     ]
     return _given(stores, prepared, given, call)
@@ -53,6 +54,7 @@ def replace_rejected(
     """The program compiled again, as the driver rejects its entries."""
     prepared = list(map(_named, call.devices, prepared))
     missed = [(one, reason(stores, one, Miss(Verdict.REJECTED, why))) for one in prepared]
+    stores = stores._replace(asks=is_below_run())
     if stores.target is None or any(one.compilation.late for one in prepared):
         from gpucache.engine.lookup import discard
 
@@ -60,7 +62,7 @@ def replace_rejected(
             discard(stores, hit, why)
         return _left(stores, missed, call)
     given = [
-        build(stores, one, _compiler(call, device, one), told, useless=hit, is_asked=is_below_run())
+        build(stores, one, _compiler(call, device, one), told, useless=hit)
         for device, (one, told), hit in zip(call.devices, missed, hits, strict=True)
     ]
     return _given(stores, prepared, given, call)

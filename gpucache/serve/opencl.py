@@ -53,6 +53,8 @@ _CONSTANT = re.compile(rb"(\d{1,10}) ((?:[0-9a-f]{2})+)")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
+_LAUNCH = re.compile(rb"(@?)(\w+) (\d+(?:,\d+){0,2})")
+"""A note of a launch: a token, or after a sign a row, as ``native/wire.h`` has it; and the local size."""
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
 _EARLY = "configuration at the start"
@@ -346,7 +348,7 @@ class OpenCLServing(Session[Asked]):
 
     @property
     def handlers(self) -> Handlers:
-        more = {Kind.REJECTED: self._reject, Kind.LAUNCHED: self._launched, Kind.OTHER: self._other}
+        more = {Kind.REJECTED: self._reject, Kind.OTHER: self._other}
         links = {Kind.PART: self._part, Kind.PART_COMPILED: self._part_compiled, Kind.LINK: self._link}
         return {**super().handlers, **more, **links}
 
@@ -413,17 +415,6 @@ class OpenCLServing(Session[Asked]):
                 if isinstance(found, Hit):
                     discard(self.stores, found, one.rejected)  # so that no build hits a replaced entry
         return Reply(Kind.MISS, (token, wanted(one)), one.view)
-
-    def _launched(self, fields: Fields) -> Reply:
-        one = self.builds.get(fields.take())
-        if one is None:  # most are retired, as no step waits for their sizes
-            return PASSED
-        fields.take()  # the kernel
-        size = fields.text()
-        # A build whose devices are still being identified may turn out to be a late compiler's.
-        if size and (one.late or one.is_unknown) and len(one.sizes) < _SIZES_CAP:
-            one.sizes.add(local_size(size))
-        return HEARD
 
     def _other(self, fields: Fields) -> Reply:
         fields.number()  # the process
@@ -535,10 +526,15 @@ class OpenCLServing(Session[Asked]):
         return replace(outcome, result=RunResult.KEPT)
 
     def note_launches(self, launched: Iterable[bytes]) -> None:
-        """The same for programs that rows answered: each a row and a local size that its entry lacks."""
+        """Note local sizes, each after the token of a build, or after a row whose entry lacks it."""
         sizes: dict[str, set[str]] = {}
-        for place, size in (line.decode().split() for line in launched):
-            sizes.setdefault(place[1:], set()).add(size)
+        for row, token, size in (found.groups() for found in map(_LAUNCH.fullmatch, launched) if found):
+            one = self.builds.get(token)  # most are retired, as no step waits for their sizes
+            if row:
+                sizes.setdefault(token.decode(), set()).add(size.decode())
+            # A build whose devices are still being identified may turn out to be a late compiler's.
+            elif one and (one.late or one.is_unknown) and len(one.sizes) < _SIZES_CAP:
+                one.sizes.add(local_size(size.decode()))
         environ = without_us(os.environ, Libraries())
         variables = "".join(f"{name}={value}\0" for name, value in environ.items())
         own = tuple(map(os.fsencode, (files_seen(), os.getcwd(), variables)))  # noqa: PTH109

@@ -364,6 +364,7 @@ class Session(ABC, Generic[A]):
             try:
                 with one.held:
                     one.outcome = settle(one)
+                self.conclude(one)  # once more where the command's end was earlier
             except Exception as error:
                 one.outcome = replace(
                     one.outcome, result=RunResult.LEFT, reason=f"it could not be kept: {error}"

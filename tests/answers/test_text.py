@@ -273,6 +273,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "verify: many": lambda: list(_verified(*(Checked(str(one), (OLD,), ("n",)) for one in range(205))))[1:3],
     "evict: a plan": lambda: _evicted(GONE._replace(tried=False), planned=True),
+    "evict: an empty plan": lambda: _evicted(planned=True),
     "evict: a plan, whole": lambda: _evicted(*HELD, GONE, planned=True, whole=True),
     "evict: done": lambda: _evicted(GONE, *HELD, EvictOutcome(Removal(OTHER, "stale"), Kept())),
     "evict: done, whole": lambda: _evicted(GONE, *HELD, whole=True),
@@ -469,6 +470,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ],
     "run: noted": lambda: [
         *_ran(NOTED, wanted=1),
+        *_ran(replace(NOTED, verdict=Verdict.POISONED), wanted=1),
         *_ran(NOTED, wanted=1, learned=1),
         run_lines.learning_line(2),
     ],

@@ -94,6 +94,8 @@ def test_noted_builds_are_told_while_they_wait(run: Run, root: Path) -> None:
     store.missed.note(MissedRequest(key, time.time_ns(), "app", BuildRequest(program, Target("opencl", "x"))))
     told = "1 build is noted for which programs did not wait: 'gpucache warm --misses' makes them"
     assert told in run("inspect", "--misses").out and told in run("inspect").out
+    store.journal({**miss, "verdict": "poisoned", "when_ns": time.time_ns()})
+    assert "'gpucache warm --misses --retry' makes them" in run("inspect", "--misses").out
     store.missed.forget(key)
     assert "warm --misses" not in run("inspect", "--misses").out + run("inspect").out
 

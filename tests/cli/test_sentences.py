@@ -51,6 +51,9 @@ ROWS = """
 2 --root none verify | none does not exist; check --root
 2 verify --cache triton | triton/cache does not exist; name its place, as in --cache triton:PLACE
 2 verify ./loop | ./loop cannot be read (Too many levels of symbolic links); check the path and its
+2 inspect /none/store | /none/store does not exist, and no program has this name; name a cache by --cache
+2 pull /none/store | /none/store does not exist; check its path, or push there first
+2 evict k | k does not exist; name a cache by --cache, and a program by --program
 2 verify ../ | ../ is a directory and is not a store; name the cache in it with --cache NAME:DIRECTORY
 2 run --report none/x -- true | none/x cannot be written (No such file or directory); name another file
 2 inspect --since 1x --misses | '1x' is not an age; write a number with s, m, h, d or w, such as 30d

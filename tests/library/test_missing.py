@@ -85,7 +85,7 @@ def test_a_build_that_asks_the_server_leaves_the_lock_to_it(stores: Stores) -> N
     met = find(stores, _READY)
     assert isinstance(met, NoEntry)
     with _waiting():
-        build(stores, _READY, Compiler(), reason(stores, _READY, met), is_asked=True)
+        build(stores._replace(asks=True), _READY, Compiler(), reason(stores, _READY, met))
         with stores.user.single_flight(_READY.key, 0) as held:
             assert held
     assert stores.user.contains(_READY.key)

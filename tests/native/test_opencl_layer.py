@@ -140,11 +140,17 @@ def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """If the server wants no binary none is fetched, and each different launch is reported once."""
     with Peer(Keeper(wanted=False)) as peer:
         run("facts", peer)
+        notes = peer.path.with_name("notes").read_text(encoding="ascii")
     built = peer.of_kind(Kind.BUILT)
     assert built and all(fields[3] == b"" for fields in built)
     token = built[0][0]
     told = [fields[1:] for fields in peer.of_kind(Kind.LAUNCHED) if fields[0] == token]
     assert sorted(told) == sorted(_SIZES)
+    # A message may be lost, as nobody waits for its reply; a note is not.
+    noted = [
+        line.split()[2:] for line in notes.splitlines() if line.startswith(f"launched {token.decode()} ")
+    ]
+    assert sorted(noted) == sorted([size.decode()] for _, size in _SIZES if size)
 
 
 def test_what_is_only_recorded_is_told_without_binaries(run: Run) -> None:

@@ -78,8 +78,8 @@ def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProces
     assert document["summary"] == {
         "command": "sh", "exit_code": 3, "signal": 0, "builds": 0, "hits": 0, "misses": 0, "kept": 0,
         "noted": 0, "failed": 0, "passed": 0, "refused": 0, "build_ms": 0, "saved_ms": 0, "ahead_ms": 0,
-        "wanted": 0, "learned": 0, "within": 0, "missed": 0, "binaries": 0, "alone": "", "loaded": False,
-        "unanswered": [],
+        "wanted": 0, "poisoned": 0, "learned": 0, "within": 0, "missed": 0, "binaries": 0, "alone": "",
+        "loaded": False, "unanswered": [],
     }  # fmt: skip
 
 

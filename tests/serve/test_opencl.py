@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.lookup import Miss, Verdict
+from gpucache.answers.lookup import Miss, Noted, Verdict
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_stores
 from gpucache.engine.stores import Stores
@@ -25,6 +25,8 @@ from gpucache.serve.opencl import OpenCLServing
 from gpucache.serve.server import serve
 from gpucache.serve.wire import Frame, Kind, number
 from gpucache.settings import Settings
+from gpucache.store.interface import MissedRequest
+from gpucache.store.missed import Missed
 from tests.patience import PATIENCE_S, tick, wait_until
 from tests.serve.client import ask
 
@@ -72,9 +74,9 @@ class Command:
         self._rows = rows
         self.files_seen = files_seen()
         self.environ = b""
-        self._serving = OpenCLServing(stores, devices or Devices(probe=lambda: rows), Libraries())
+        self.serving = OpenCLServing(stores, devices or Devices(probe=lambda: rows), Libraries())
         self._ends = ends
-        self.path = ends.enter_context(serve(self._serving.handlers))
+        self.path = ends.enter_context(serve(self.serving.handlers))
 
     def build(
         self,
@@ -112,9 +114,13 @@ class Command:
         """Report the end of a build after a second."""
         return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
 
+    def launched(self, token: bytes, *sizes: str) -> None:
+        """Note local sizes as the file of a run has them, which is read at its end."""
+        self.serving.note_launches(token + b" " + size.encode() for size in sizes)
+
     def end(self) -> Sequence[Intercepted]:
         self._ends.close()
-        return self._serving.finish()
+        return self.serving.finish()
 
 
 @pytest.fixture
@@ -190,8 +196,7 @@ def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Sto
     missed = command.build(device="pocl")
     assert missed.fields[1:] == (b"0",)
     command.built(missed.fields[0], b"")
-    for size in (b"8,8,1", b"", b"64"):
-        assert ask(command.path, Kind.LAUNCHED, missed.fields[0], b"scale", size) == Frame(Kind.OK)
+    command.launched(missed.fields[0], "8,8,1", "64")
     (noted,) = command.end()
     assert (noted.result, _entries(stores)) == (RunResult.NOTED, 0)
     assert stores.target is not None
@@ -262,7 +267,7 @@ def test_a_launch_that_is_earlier_than_the_devices_is_noted_with_its_size(
     token, _ = late.command.build(device="pocl").fields
     monkeypatch.setattr(late.devices, "_wait_s", PATIENCE_S)
     late.command.built(token)
-    assert ask(late.command.path, Kind.LAUNCHED, token, b"scale", b"64") == Frame(Kind.OK)
+    late.command.launched(token, "64")
     late.end_probe()
     late.command.end()
     assert stores.target is not None
@@ -378,18 +383,45 @@ def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.Mon
     assert one.saved_ns == 0 and "larger than the 256 MiB" in one.reason
 
 
-@pytest.mark.parametrize("kind", [Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED])
+@pytest.mark.parametrize("kind", [Kind.BUILT, Kind.REJECTED])
 def test_a_token_that_nobody_has_is_passed(command: Command, kind: Kind) -> None:
     """A request with an unknown token, meant for another server, does no harm."""
     assert ask(command.path, kind, b"999", b"0", b"0").kind == Kind.PASS
     assert command.end() == ()
 
 
-@pytest.mark.parametrize("size", [b"8,x", b"1,2,3,4", b"-1", "\u0665".encode()])
-def test_what_is_no_local_size_is_passed(command: Command, size: bytes) -> None:
-    """It is not stored."""
+def test_what_is_no_local_size_is_passed_over(command: Command, stores: Stores) -> None:
+    """It is not stored, and neither is one of a token that nobody has."""
     token = command.build(device="pocl").fields[0]
-    assert ask(command.path, Kind.LAUNCHED, token, b"scale", size).kind == Kind.PASS
+    command.built(token, b"")
+    command.launched(token, "8,x", "1,2,3,4", "-1", "\u0665", "", "8 8")
+    command.launched(b"999", "64")
+    command.end()
+    assert stores.target is not None
+    assert [one.request.local_sizes for one in stores.target.missed.all()] == [()]
+
+
+def test_a_build_that_is_settled_after_the_commands_end_has_its_sizes(
+    command: Command, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is learned lacks them, and the next run says that it is to be learned again."""
+    begun, ended, note = Event(), Event(), Missed.note
+
+    def late(missed: Missed, request: MissedRequest) -> Noted:
+        begun.set()
+        ended.wait(PATIENCE_S)
+        return note(missed, request)
+
+    monkeypatch.setattr(Missed, "note", late)
+    token = command.build(device="pocl").fields[0]
+    command.built(token, b"")
+    assert begun.wait(PATIENCE_S)
+    command.launched(token, "64")
+    (left,) = command.serving.finish()
+    ended.set()
+    command.end()
+    assert left.result is RunResult.LEFT and stores.target is not None
+    assert [one.request.local_sizes for one in stores.target.missed.all()] == [((64,),)]
 
 
 def test_a_call_that_is_not_served_is_told(command: Command) -> None:

@@ -124,6 +124,25 @@ for factor in (2, 3):
     assert program(INTEL, 3).results == ["hit"]
 
 
+@pytest.mark.parametrize("platform", [INTEL, PLATFORM])
+def test_a_miss_of_the_library_counts_once(run: Program, gpucache: Call, platform: str) -> None:
+    """It passes through the layer to the server, which writes it down, and so may the library."""
+    need_pocl()
+    code = f"""
+import sys, pyopencl as cl, gpucache.opencl as library
+platform = next(each for each in cl.get_platforms() if each.name.startswith({platform!r}))
+context = cl.Context(platform.get_devices()[:1])
+for source in ({SOURCE!r}, "kernel void wrong() {{ none; }}"):
+    try:
+        library.build_program(context, source, options="-DFACTOR=2")
+    except cl.Error:
+        print("failed")
+"""
+    assert run(sys.executable, "-W", "ignore", "-c", code).out == "failed\n"
+    stats = json.loads(gpucache("inspect", "--stats", "--json").stdout)["summary"]
+    assert (stats["hits"], stats["misses"]) == (0, 2)
+
+
 def test_pyopencls_mark_against_caches_is_no_part_of_a_key(
     program: Program, gpucache: Call, source: Path, intel: str
 ) -> None:
