@@ -43,7 +43,7 @@ FOLDER = "current directory"
 SOURCE_NAME = "name of the source"
 """The label of the name that a program gives its source if it calls its compiler itself."""
 PART = "part"
-"""The label of a program that was compiled apart, in the key of a link: a digest of its keys."""
+"""The label, in the key of a link, for each program that was compiled before: a digest of its keys."""
 CPU_FEATURES = "CPU features"
 """The label of the words for a CPU's instruction sets, in one value."""
 RESOLUTION = "resolution of includes"
@@ -70,7 +70,7 @@ class KeyInputs(NamedTuple):
     locations: tuple[str, ...] = ()
     """Directories as the compiler is given them, for the located key."""
     file_name: str = ""
-    """The name the compiler is given for the source, for the located key."""
+    """The source's name as the compiler gets it, for the located key."""
     folder: str = ""
     """The current directory if the compiler may write it, for the located key."""
 

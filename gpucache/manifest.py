@@ -49,9 +49,9 @@ class ProgramSpec(NamedTuple):
     program: Program
     options: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
-    """Absolute; the source's directory first."""
+    """The include directories as absolute paths, the source's first."""
     variants: tuple[tuple[tuple[str, str], ...], ...] = ((),)
-    """Each a set of defines; one empty set where nothing varies."""
+    """The sets of defines to build with; one empty set if nothing varies."""
     targets: tuple[str, ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
     name_expressions: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class _Table:
     name: str = ""
     """``defaults`` or ``program``; empty for the whole document."""
     index: int = 0
-    """Which of the tables of that name."""
+    """The position of the table among those of its name."""
 
     def wrong(self, field: str, why: str) -> ManifestError:
         where = f"{self.path}, line {self._line(field)}, field {field!r}"

@@ -186,7 +186,7 @@ class AsAsked(NamedTuple):
     file_name: str
     """The name it gives its source."""
     made_up: bool = False
-    """Whether it makes up a different name for each run, and any of them is as good."""
+    """Whether it makes up a name for each run, so that any such name fits."""
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers in memory by the name under which they are included; they are found before any on disk."""
 
@@ -207,7 +207,7 @@ class BuildRequest(NamedTuple):
     headers: tuple[str, ...] = ()
     """Headers named by hand where an include goes through a macro."""
     name_headers: str = "name the headers in the manifest (headers = [...])"
-    """How headers are named by hand where this request was made, as a remedy in messages."""
+    """How a user of this interface names headers by hand: the remedy in messages."""
     cwd: str = "/"
     """The directory to which relative include directories refer."""
     searches_cwd: bool = False

@@ -17,7 +17,7 @@ from gpucache.json_keys import Duration, OrNull, json_keys
 from gpucache.units import format_count, format_duration, format_size, printable
 
 FEWEST_FOR_OUTLIERS = 8
-"""The fewest durations of which outliers are counted."""
+"""Outliers are counted only among at least this many durations."""
 FEWEST_PAIRS = 5
 """With four pairs, noise puts all on one side in one run of sixteen; with five, in one of thirty-two."""
 
@@ -37,13 +37,13 @@ class Arm(StrEnum):
     """
 
     COLD = "cold"
-    """Nothing in any store."""
+    """Every cache is empty."""
     WARM = "warm"
-    """Everything, in caches of the benchmark's own."""
+    """The benchmark's own caches contain everything."""
     AS_IS = "as-is"
     """The content of the user's own caches."""
     DRIVER = "driver"
-    """The driver's cache alone, warm."""
+    """Only the driver's cache is warm."""
 
 
 class BenchVerdict(StrEnum):
@@ -146,12 +146,12 @@ class ArmResult:
     reason: Annotated[str, "Why the figures are unreliable; empty if they are not."] = ""
     cached_part: Annotated[CachedPart | None, "That of the phases that a cache can change."] = None
     phases: tuple[tuple[str, int], ...] = ()
-    """The median of each phase, in the order of a start; empty for a command."""
+    """The median of each phase, in the order of a start; a command has no phases."""
     totals_ns: Annotated[tuple[int, ...], "Every start, outliers included."] = ()
 
     @property
     def parts(self) -> tuple[tuple[str, int], ...]:
-        """The phases, scaled to add up to the median start, as medians do not quite; at least one part."""
+        """The phases, scaled so that they add up to the median start; at least one part."""
         whole = sum(duration for _, duration in self.phases)
         if len(self.phases) < 2 or not whole:
             return ((WHOLE, self.spread.median_ns),)
@@ -309,7 +309,7 @@ class CheckedCase:
 @json_keys("target sync async=asynchronous")
 @dataclass(frozen=True, slots=True)
 class CheckedMeans:
-    """How many times as long kernels take with checks."""
+    """By which factor kernels take longer with checks."""
 
     target: str
     sync: Annotated[float, "In the mode sync."]
@@ -344,7 +344,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def name_of(*cases: BenchCase) -> str:
-    """Cases in words: their programs by target, or their commands."""
+    """The names of cases: programs with their target, or commands."""
     targets: dict[str, list[str]] = {}
     for case in cases:
         name = f"{case.program} [{case.variant}]" if case.variant else case.program
@@ -375,7 +375,7 @@ def part_words(part: CachedPart) -> str:
 
 
 def verdict_words(case: BenchCase) -> str:
-    """The verdict, and the ratio or the reason that supports it."""
+    """The verdict with the ratio or the reason for it."""
     if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED, BenchVerdict.NO_CACHE):
         return f"{case.verdict}: {bare(case.reason)}"
     figures = (ratio_words(case.ratio) if case.ratio else "", bare(case.reason))

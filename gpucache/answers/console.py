@@ -32,21 +32,21 @@ PIPE_WIDTH = 10_000
 PIPE_COLUMN = 64
 """The most columns to which the cells of a pipe are filled up; a longer one is cut, or moves the rest."""
 PROSE_WIDTH = 32
-"""The width that a sentence should have at least; narrower ones are hard to read."""
+"""The least width for a sentence; narrower ones are hard to read."""
 PLACE_WIDTH = 20
 """The least width of a path that shows its beginning and its end."""
 LABEL_WIDTH = 34
-"""The width that the label of a pair has at most."""
+"""The most width for the label of a pair."""
 LEAST_WIDTH = 8
 """The width below which no text is broken, however narrow the terminal is."""
 GAP = 2
 SIZE = "on disk"
-"""The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
+"""The heading of sizes, which are everywhere the blocks that a file takes, as eviction counts them."""
 NAMED = 3
-"""How many items that share a reason are named."""
+"""How many of the items with one reason are named."""
 ROWS_SHOWN = 200
 _ESTIMATED_S = 600.0
-"""From how much of a run the time left is estimated."""
+"""After this part of a run the remaining time is estimated."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -90,7 +90,7 @@ class Column(NamedTuple):
 
     heading: str
     of: Callable[[Any], Cell] = str
-    """The cell of a row."""
+    """The function that gives a row's cell."""
     numeric: bool = False
     """Whether it is aligned on the right and never broken over lines."""
     whole: bool = False
@@ -336,7 +336,7 @@ def named(program: str, target: str = "", variant: str = "") -> str:
 
 
 def more_rows(number: int, one: str, many: str | None = None) -> Iterator[Block]:
-    """A sentence about the rows that were left out of a table, as users do not read one to its end."""
+    """A sentence about the rows left out of a table: people do not read long tables to the end."""
     if number > ROWS_SHOWN:
         left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
         yield plain(f"and {left_out}; --json has all")
@@ -367,7 +367,7 @@ def show(stream: TextIO, blocks: Iterable[Block]) -> None:
 
 
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_<|"} | {"\n": "<br>"})
-"""So that ``scale<float>`` and ``__FILE__`` are no markup."""
+"""Escapes, so that ``scale<float>`` and ``__FILE__`` are not markup."""
 
 
 def markdown_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -471,7 +471,7 @@ def display(*, quiet: bool) -> Iterator[Display]:
     from rich.text import Text
 
     class Left(progress.ProgressColumn):
-        """The time left, or until a first item is done the time so far."""
+        """The remaining time; until a first item is done, the elapsed time."""
 
         max_refresh = 0.5
 

@@ -27,7 +27,7 @@ class Form(NamedTuple):
     """The form of a value in a document."""
 
     words: str
-    """For people: ``list of number or null``."""
+    """The form in words, such as ``list of number or null``."""
     make: Make
     record: type | None = None
     """The type of a record, also of those in a list."""

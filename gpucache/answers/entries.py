@@ -128,7 +128,7 @@ class Location(NamedTuple):
 
 
 def unread_words(sentences: Sequence[str]) -> str:
-    """The number of places that some sums leave out, as a suffix."""
+    """A suffix with the number of places that the sums leave out."""
     return f", {format_count(len(sentences), 'place')} not read" if sentences else ""
 
 
@@ -192,7 +192,7 @@ def _of(name: str, before: Mapping[str, Held], after: Mapping[str, Held]) -> Gro
 
 
 def _gain(before: Held | None, after: Held) -> int:
-    """Bytes that were written; a rewritten entry counts whole, text not at all."""
+    """The bytes that were written: all of a rewritten entry, none of a text."""
     if after.text:
         return 0
     if before is None or before.made_ns != after.made_ns:

@@ -72,7 +72,7 @@ class EvictOutcome(NamedTuple):
     kept: Kept | None = None
     """Why the entry was not removed; None if it was."""
     tried: bool = True
-    """False for an outcome that a plan expects."""
+    """False if the removal is only planned."""
 
     @property
     def removed(self) -> bool:
@@ -81,7 +81,7 @@ class EvictOutcome(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it is gone."""
+        """Whether the entry was removed completely."""
         return self.removed and self.tried and not self.removal.part_bytes
 
     @property
@@ -91,7 +91,7 @@ class EvictOutcome(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether it is still there."""
+        """Whether the entry still exists."""
         return self.kept is not None and not self.kept.gone
 
 

@@ -209,7 +209,7 @@ def _overview(states: Sequence[CacheState]) -> Grid:
 
 
 def _bar(size: int, largest: int) -> Cell:
-    """A bar in proportion to a size, to an eighth of a character, of which the smallest size takes one."""
+    """A bar in proportion to a size, in eighths of a character; at least one eighth."""
     eighths = -(-size * _BAR_WIDTH * 8 // largest) if largest else 0
     text = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
     return Line(text, "cyan", ascii="#" * len(text))
@@ -226,7 +226,7 @@ def _limit(place: Location, bound: str, none: str) -> str:
 def written(one: Written) -> Line:
     """A line for an entry that was just written, with its writer if that is known.
 
-    The day is left out, as it is today, and for a rewritten entry everything but its new size.
+    It has no date, and of a rewritten entry only the new size.
     """
     entry, size = one.entry, format_size(one.entry.size_bytes)
     if one.before_bytes is None:

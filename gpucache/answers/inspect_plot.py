@@ -30,7 +30,7 @@ class Days(NamedTuple):
 
     days: list[date]
     size_bytes: list[int]
-    """The size of today's entries that were built until the end of each."""
+    """For each day the size of present entries that had been built by its end."""
     hits: list[int]
     misses: list[int]
 

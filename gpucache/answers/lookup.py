@@ -71,11 +71,11 @@ class Hit(NamedTuple):
     store: str
     """``memory``, the root it came from, or ``remote`` for a store on another machine."""
     log: str = ""
-    """The compiler's log, of an entry that may be in no root."""
+    """The compiler's log, if the entry may be in no root, where it would be read."""
 
     @property
     def verdict(self) -> str:
-        """The word for it in results, where a miss has its verdict."""
+        """The word for a hit where results have the verdict of a miss."""
         return "hit"
 
 

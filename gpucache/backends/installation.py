@@ -43,7 +43,7 @@ SYSTEM = (
     *("libedit.", "libbsd.", "libmd.", "libffi.", "libudev.", "libnuma.", "libhwloc", "libtbb", "libcap."),
     *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf.", "libz3.", "libsensors."),
 )
-"""The first parts of names of libraries that compile nothing, so that their updates change no binary."""
+"""How the names of libraries begin that compile nothing, so that their updates change no binary."""
 
 
 class Installation(NamedTuple):
@@ -205,7 +205,7 @@ def remembered(memos: Memos | None, name: str) -> Iterator[None]:
 _facts: dict[tuple[str, str], tuple[str, str]] = {}
 """The known facts of files, by question and path: the stamp that the file had, and the answer."""
 _asked: dict[tuple[str, str], bool] = {}
-"""The questions of the last compiler, and whether the file was read for it."""
+"""The questions about the last compiler's files, and for each whether the file had to be read."""
 
 
 def _fact(question: str, path: Path, read: Callable[[], str]) -> str:
@@ -265,7 +265,7 @@ def mark(library: Path) -> str:
 
 
 def _all(marks: Iterable[str]) -> str:
-    """The value of a field for some files; REPLACED, if one was, and which one."""
+    """The value of a field for several files; if one was replaced, REPLACED and its name."""
     found = sorted(marks)
     gone = next((one for one in found if REPLACED in one), "")
     told = gone[gone.find(REPLACED) :] if gone else digest("\n".join(found).encode())
@@ -332,7 +332,7 @@ def _content_now(file: Path) -> str:
 
 
 def _is_late(file: Path) -> bool:
-    """Whether a file has changed since this process began, which may have read it before."""
+    """Whether a file has changed since this process began, so that it may have read the old one."""
     try:
         return os.stat(file).st_ctime_ns > _began_ns()  # noqa: PTH116 - at every start
     except OSError:
@@ -341,7 +341,7 @@ def _is_late(file: Path) -> bool:
 
 @cache
 def _began_ns() -> int:
-    """When this process began, which the system counts in ticks, and began to run Python a while later."""
+    """When this process began, to a tick of the system's clock; it ran Python a while later."""
     if sys.platform != "linux":
         return time.time_ns()
     try:
@@ -507,7 +507,7 @@ class _Memory(NamedTuple):
     start: int
 
     def require(self, end: int, part: str) -> None:
-        """Nothing: a part that is not mapped cannot be read."""
+        """Do nothing: a part that is not mapped cannot be read."""
 
     def cut(self, start: int, end: int) -> bytes:
         self.memory.seek(self.start + start)

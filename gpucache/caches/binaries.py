@@ -465,7 +465,7 @@ class ArrayFire(BinaryFormat, of="arrayfire"):
         return binary, None
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """No problem if the hash is right, as some drivers use formats that only they know."""
+        """The fault of a binary; none if its hash is right, as some drivers' formats are not public."""
         return None
 
 

@@ -154,7 +154,7 @@ def _entry(
 
 
 def _at(address: int, blocks: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """The blocks at an address; empty if they are not there."""
+    """The blocks at an address; empty if the file ends before them."""
     size, data = blocks.get(address >> 16 & 0xFF, (0, b""))
     start, count = _HEADER_BYTES + size * (address & 0xFFFF), size * ((address >> 24 & 3) + 1)
     return data[start : start + count]

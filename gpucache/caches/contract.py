@@ -78,7 +78,7 @@ def sound_is_sound(system: Places, add: Add, folder: Path) -> None:
 
 
 def damage_is_found(system: Places, add: Add, folder: Path) -> None:
-    """Of every file that may be cut or empty no call fails, and an empty one is reported."""
+    """No call fails for a file that is cut or empty, and an empty one is reported."""
     cache = _opened(system, add, folder)
     for entry in list(cache.scan()):
         for path, content in _files(Path(entry.path)).items() or [(Path(entry.path), b"")]:
@@ -120,7 +120,7 @@ def vanishing_is_no_failure(system: Places, add: Add, folder: Path) -> None:
 
 
 def removal_removes(system: Places, add: Add, folder: Path) -> None:
-    """What is removed is no longer listed, and the others stay and are sound."""
+    """Removed entries are no longer listed; all others are still sound."""
     cache = _opened(system, add, folder)
     first, *others = cache.scan()
     kept = cache.remove(first, "--all")

@@ -68,7 +68,7 @@ class Survey:
     documented: int = 0
     """Files whose place and name are exactly as in the listings."""
     telling: int = 0
-    """How many of them have a letter in their name; a plain number may be another program's date."""
+    """How many of these files have a letter in their name; a plain number may be another program's date."""
     strangers: NameTally = field(default_factory=_one)
     """Everything in the tree that is not named as the driver's own, including links."""
     oversize: NameTally = field(default_factory=_one)
@@ -208,7 +208,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return survey(self.root, self.now_ns(), self.location.limit_bytes)
 
     def _stays(self, found: Survey) -> str:
-        """Why the cache is not emptied, as a clause; empty if it may be."""
+        """Why the cache must not be emptied, as a clause; else empty."""
         if found.foreign:
             return _FOREIGN
         if found.strangers.count:
@@ -263,7 +263,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
     """The tree below a root; raises OSError if the root cannot be read."""
     found = Survey(root)
     exposed = {}
-    """By directory, whether other users can reach it at all: only then do modes matter."""
+    """For each directory, whether other users can reach it: only then do modes matter."""
 
     def trust(path: str, status: os.stat_result, *, reached: bool) -> None:
         why = places.distrust(status, move=CUDA_MOVE)

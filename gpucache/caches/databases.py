@@ -169,7 +169,7 @@ def in_memory(data: bytes, place: Path) -> sqlite3.Connection:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """An existing database, open for changes; raises FormatError, CacheUnusableError.
+    """Open an existing database for changes; raises FormatError, CacheUnusableError.
 
     SQLite removes or overwrites any file named like its log or journal, so such a file must be one.
     """
@@ -182,7 +182,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def creating(path: Path) -> Iterator[sqlite3.Connection]:
-    """An empty file, open to become a database whose bytes depend only on the data written."""
+    """Open an empty file as a database whose bytes depend only on the data written."""
     with told(path), closing(_connect(f"{_uri(path)}?mode=rw", _LARGEST_LENGTH)) as connection:
         for pragma in _PLAIN:
             connection.execute(f"PRAGMA {pragma}")
@@ -398,14 +398,14 @@ class DatabaseFormat(FilesFormat):
     """The effect on programs whose database cannot be read; ends the sentences about that."""
 
     table: ClassVar[re.Pattern[bytes] | None] = None
-    """The statement of one of its tables, if others give databases the same name."""
+    """The statement that makes one of its tables, if other programs use the same name for databases."""
     served = "its owner would open it; which of its rows programs get, their keys decide"
     row_fails: ClassVar[str] = ""
     """The effect of a broken row that a repair removes alone; ends the sentences about that."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner by the names, and of a database with tables by these."""
+        """The owner by the names, or by the tables if the database has any."""
         found = super().whose(path)
         if found is not Whose.OWN or cls.table is None:
             return found
@@ -535,7 +535,7 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def _held(fd: int) -> str:
-    """The other processes that may have a file open, to begin a sentence; empty for none."""
+    """The other processes that may have a file open, as the beginning of a sentence; empty if none."""
     if sys.platform == "linux":
         import fcntl
 

@@ -23,7 +23,7 @@ class Argument(Enum):
     """The type of an option's argument, and of the value passed on."""
 
     FLAG = auto()
-    """No argument; the value is whether the option was given."""
+    """An option without argument; its value is whether it was given."""
     TEXT = auto()
     """A text; the value is unchanged."""
     TARGET = auto()
@@ -65,12 +65,12 @@ class ExportForm:
 
     name: str
     told: str
-    """Its help: one line, and paragraphs on its inputs."""
+    """The help of the form: one line, and paragraphs on its inputs."""
     options: tuple[Option, ...]
     write: Callable[[ExportRequest], Exported]
     """Raises GpucacheError; then no partial output is left."""
     language: Language | None = None
-    """The language of its sources; None if its inputs are not sources."""
+    """The language of the sources that it takes; None if its inputs are not sources."""
 
 
 def form_of(name: str) -> ExportForm:

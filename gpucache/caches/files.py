@@ -292,7 +292,7 @@ class Files:
             return read(folder, last, limit_bytes)
 
     def part(self, name: str, offset: int, count: int) -> bytes:
-        """Up to so many bytes of a file from an offset; raises FormatError, OSError."""
+        """At most so many bytes of a file from an offset on; raises FormatError, OSError."""
         *below, last = name.split("/")
         with self.open(*below) as folder:
             return read_part(folder, last, offset, count)
@@ -460,7 +460,7 @@ class Parts:
         return int.from_bytes(data, "little") if len(data) == size else 0
 
     def _end(self, part: str, kind: str) -> int:
-        """Where a part ends, which is noted by its name."""
+        """Remember where a part ends, by its name."""
         start, left = self._at, self.size_bytes - self._at
         if kind in _NUMBERS:
             self.numbers[part] = self.number(start, _NUMBERS[kind])
@@ -483,12 +483,12 @@ class Rule(NamedTuple):
     """A property that the parts of a file must have."""
 
     kind: FindingKind | None
-    """The kind of a violation; None if it is only noted."""
+    """The kind of finding if the rule is broken; None for a note."""
     broken: Callable[[Parts], object]
-    """A false value if the rule is kept; else a value for ``{}`` in the sentence."""
+    """Returns a false value if the rule holds; else the value for ``{}`` in the sentence."""
     says: str
     effect: str = ""
-    """The effect on programs, if it is not that of every damage of the file."""
+    """The effect on programs, if it differs from that of other damage in the file."""
 
 
 class Frame(NamedTuple):

@@ -60,14 +60,14 @@ class FilesFormat(Format[Files]):
 
     layout: ClassVar[Layout]
     frames: ClassVar[Sequence[Frame]] = ()
-    """The parts and rules of its files; the first whose names fit."""
+    """Frames with the parts and rules of its files; the first frame whose names fit is used."""
     item: ClassVar[type] = Files
     wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     folders_removed: ClassVar[int] = 0
     """The number of directories above an entry's files that are removed with the last file in them."""
     bare: ClassVar[str] = ""
-    """The owner's treatment of an entry's directory without any of its files, a clause that begins with a
-    verb: if that does harm, an entry stays while its directory has other files."""
+    """What the owner does with an entry's directory without its files, a clause that begins with a verb; if
+    that is harmful, no entry is removed while its directory has other files."""
 
     largest_bytes: ClassVar[int] = LARGEST_BYTES
     links: ClassVar[Sequence[str]] = ()
@@ -90,7 +90,7 @@ class FilesFormat(Format[Files]):
     _uncorrected = ""
     _kept: list[Node] | None = None
     _said: tuple[str, dict[str, None]] = "", {}
-    """The entry that was judged last, and what its files could not show."""
+    """The entry that was checked last, and the limits of that check."""
     _parts: tuple[Files | None, dict[str, Parts]] = None, {}
     """The entry that was judged last as it was seen then, and the parts of its files."""
 
@@ -116,8 +116,7 @@ class FilesFormat(Format[Files]):
         self._kept = nodes
 
     def _nodes(self) -> Sequence[Node]:
-        """Everything that is not an entry, but for trusted directories: as the last scan kept it, once, or
-        from a separate walk."""
+        """All nodes but entries and trusted directories, from the last scan or a walk."""
         if self._kept is None:
             self.keeps_beside = True
             deque(FilesFormat.items(self, ""), maxlen=0)
@@ -132,7 +131,7 @@ class FilesFormat(Format[Files]):
         return None
 
     def stays(self, item: Files) -> str:
-        """Why the entry stays: other files would keep its directory, which does harm without the entry."""
+        """Why the entry must not be removed: its directory, with other files, does harm without it."""
         if not self.bare:
             return ""
         with item.open() as folder:
@@ -270,7 +269,7 @@ class FilesFormat(Format[Files]):
         return None
 
     def tidy(self, parts: Sequence[str], levels: int) -> None:
-        """Remove a directory and those above it, so many or up to the root, while they are empty."""
+        """Remove a directory and its parents while they are empty, up to the root or so many."""
         with suppress(OSError):  # it has other files
             for depth in range(len(parts), max(0, len(parts) - levels), -1):
                 with files.open_folder(self.root, *parts[: depth - 1]) as above:
@@ -410,13 +409,13 @@ class FilesFormat(Format[Files]):
             yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
 
     def unread(self) -> Iterator[Checked]:
-        """From ``beside``: directories named like entries, or above some, that this user may not read."""
+        """Directories among ``beside`` that this user may not read and that may be or contain entries."""
         for node in self._nodes():
             if node.role is Role.CLOSED and (told := self._beside(node)):
                 yield self.told(self.root.joinpath(*node.parts), told)
 
     def stranger(self, node: Node) -> Problem:
-        """The report on a stranger in a directory below the root; those in the root are reported together."""
+        """The report on a stranger below the root; strangers directly in the root are reported together."""
         path, folder = printable("/".join(node.parts), None), "/".join(node.parts[:-1])
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
@@ -558,7 +557,7 @@ class BinaryFormat(FilesFormat):
     consequence: ClassVar[str]
     """The effect of a broken entry on a program; ends the sentences about that."""
     empty: ClassVar[str] = ""
-    """The effect of an empty file, if it differs from that of a broken one."""
+    """The effect of an empty file on programs, if a broken file has another one."""
     checked_bytes: ClassVar[int] = 256 << 20
     """Of larger files only the beginning is checked."""
     scanned_bytes: ClassVar[int] = 64 << 10

@@ -359,7 +359,7 @@ class ForeignCache(Cache, Generic[T]):
         )
 
     def _answer(self, value: bytes) -> Reach:
-        """Whether the owner would find the entry of a key, or of the beginning of one."""
+        """Whether the owner would find an entry under a key, or under the beginning of a key."""
         made = self._format
         key = value.decode("ascii", "replace").strip().lower()
         if not _KEY.fullmatch(key):

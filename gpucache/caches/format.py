@@ -70,12 +70,12 @@ class Near(Generic[N]):
     item: N
     stored: Fields
     differing: tuple[str, ...]
-    """The labels of the fields in which it differs; empty for an item with all requested fields."""
+    """The labels of the fields in which the item differs from the request; empty if it has all."""
     wrong: Problem | None = None
     """The reason why an item with all requested fields is not served."""
 
     def differences(self, asked: Fields) -> tuple[Difference, ...]:
-        """The differing fields, whose values must be texts; of long ones the first line that differs."""
+        """The differing fields, whose values must be texts; only the first differing line of long ones."""
         return tuple(_difference(label, self.stored.get(label), asked[label]) for label in self.differing)
 
 
@@ -171,7 +171,7 @@ def once(wanted: Wanted, name: str) -> bytes | None:
 
 
 def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
-    """Whether a cache has an entry with all the values that are asked for, and that programs get to."""
+    """The answer of a cache to requested values: whether an entry has all of them and programs find it."""
     words = ", ".join(f"{label} {_short(value)}" for label, value in asked.items())
 
     def stored(entry: CacheEntry) -> Fields:
@@ -260,7 +260,7 @@ class Item(Protocol):
 
     @property
     def key(self) -> str:
-        """Its unique identity in the cache, hex digits if possible."""
+        """The identity of the entry, unique in its cache; hex digits if possible."""
 
     @property
     def path(self) -> Path:
@@ -303,7 +303,7 @@ class HeldError(Exception):
 
 
 class UnjudgedError(FormatError):
-    """An entry is not judged now, such as one that is being written; the message is a sentence for a note."""
+    """An entry cannot be judged now, such as one that is being written; the message is a note."""
 
 
 class Format(Places, ABC, Generic[T]):
@@ -320,17 +320,17 @@ class Format(Places, ABC, Generic[T]):
     compared: ClassVar[Mapping[str, Field]] = {}
     """The fields of an entry by which a question is answered, and how much a difference in each counts."""
     opaque: ClassVar[str] = ""
-    """Why no miss can be explained, a clause with the alternative, if it is another than that no input of a
-    key is stored, and another than the variables of ``tracing``."""
+    """Why no miss can be explained, a clause with the alternative; empty if no input of a key is stored and
+    the alternative are the variables of ``tracing``."""
     decides: ClassVar[str] = ""
-    """The field without which it is not known whether a program gets to an entry."""
+    """The field that decides whether a program finds an entry at all."""
     unstored: ClassVar[str] = "key"
-    """What an entry of another key differs in that no entry stores, as words of a sentence."""
+    """The inputs of a key that no entry stores, as words of a sentence."""
     absent: ClassVar[str] = (
         "no entry has this key: it was never built, or was removed, of which no record is kept"
     )
     served: ClassVar[str] = ""
-    """The message for a sound entry that was asked for, if the owner would not simply serve it."""
+    """The message for a requested sound entry, if the owner may still not serve it."""
     serves_orphans: ClassVar[bool] = False
     """Whether the owner serves an entry of which a part is missing."""
     serves_others: ClassVar[bool] = False
@@ -348,7 +348,7 @@ class Format(Places, ABC, Generic[T]):
     )
     """How entries move to another machine: only those of owners that were seen to hit them afterwards."""
     target_is: ClassVar[str | None] = ""
-    """The fact that a target states as it is; empty for its architecture, None if it states none."""
+    """The fact that the target states; empty for the architecture, None if it states no fact."""
     tells_toolchain: ClassVar[bool] = False
     """Whether the toolchain of an entry has to be the same elsewhere."""
     distribution: ClassVar[str] = ""
@@ -357,7 +357,7 @@ class Format(Places, ABC, Generic[T]):
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
     def __init_subclass__(cls, of: str = "", **others: Any) -> None:
-        """``of`` is the name of a row, whose facts it has as well."""
+        """``of`` is the name of a row of ``systems``, whose facts this format takes over."""
         super().__init_subclass__(**others)
         for fact, value in vars(PLACES[of]).items() if of else ():
             if fact not in vars(cls):
@@ -418,8 +418,7 @@ class Format(Places, ABC, Generic[T]):
 
     @abstractmethod
     def look(self, item: T) -> CacheEntry | None:
-        """The facts of an entry from a scan, which reads little of it: ``entry`` with what its content adds;
-        None if it is not an entry."""
+        """Complete a scanned entry from the beginning of its content; None if it is not an entry."""
 
     @abstractmethod
     def check(self, item: T) -> Iterator[Problem]:
@@ -434,7 +433,7 @@ class Format(Places, ABC, Generic[T]):
         return self.checksums
 
     def unsound(self, item: T) -> Problem | None:
-        """Why the payload is not returned; None if it is sound, at any place and of any owner."""
+        """Why the payload cannot be returned; None if it is sound."""
         return next((one for one in self.check(item) if one.kind in _UNSOUND), None)
 
     def bars(self, item: T) -> Problem | None:
@@ -442,7 +441,7 @@ class Format(Places, ABC, Generic[T]):
         return None
 
     def stays(self, item: T) -> str:
-        """Why nothing removes it, from its names alone: a clause with the remedy; empty if it may go."""
+        """Why an entry must not be removed, judged by its names: a clause with the remedy; else empty."""
         return ""
 
     def trust(self, item: T) -> Iterator[Problem]:
@@ -461,7 +460,7 @@ class Format(Places, ABC, Generic[T]):
         """Remove an entry if it is unchanged since the scan; None once removed."""
 
     def filed_as(self, key: str) -> str:
-        """The digits under which a full key's entry is filed, if they differ from the key; else empty."""
+        """The digits by which the entry of a full key is stored, if they differ from the key; else empty."""
         return ""
 
     def finish_removals(self) -> Sequence[str]:
@@ -514,7 +513,7 @@ class Format(Places, ABC, Generic[T]):
             yield Fact.VERSION, look.toolchain[0][1]
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """The values of these facts on this machine, by label; without those that are not known."""
+        """The known values of these facts on this machine, by label."""
         from gpucache.caches import interpreters  # only pull needs it
 
         known: dict[str, frozenset[str]] = {Fact.PLACE: frozenset({str(self.root)})}
@@ -558,8 +557,7 @@ class Format(Places, ABC, Generic[T]):
         return () if self.compared else (("inputs of the key", f"not stored by {self.owner}"),)
 
     def answer(self, wanted: Wanted) -> Iterator[Reach] | None:
-        """One answer for each request, by fields of ``wanted`` alone; None if entries do not store enough of
-        their inputs. Raises UsageError."""
+        """The answers, from fields of ``wanted``; None if entries store too few inputs. Raises UsageError."""
         return iter([compared(self, self.asked(wanted))]) if self.compared else None
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
@@ -569,8 +567,7 @@ class Format(Places, ABC, Generic[T]):
         return {label: printable(b" ".join(values), None) for label, values in wanted.items() if values}
 
     def stored(self, entry: CacheEntry, asked: Mapping[str, str]) -> Mapping[str, Sequence[str] | None]:
-        """The values of an entry by field, of which some may have several; None for one that is not compared,
-        as the entry says nothing of it."""
+        """The values of an entry by field, maybe several; None for a field that it does not store."""
         found: dict[str, list[str]] = {}
         for label, value in entry.fields:
             found.setdefault(label, []).append(value)

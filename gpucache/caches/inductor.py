@@ -29,7 +29,7 @@ _DIGITS, _NAME = 51, "[a-z2-7]{51}"
 _KINDS = {"fxgraph": "compiled graph", "aotautograd": "compiled graph with gradients"}
 _CODE = rf"[a-z2-7]{{2}}/c({_NAME})"
 _WRAPPER = b"# AOT ID:"
-"""The beginning of a whole graph's module, which is named by its content."""
+"""How the module of a whole graph begins; its name is a digest of its content."""
 _SOURCE = re.compile(rb"(c[a-z2-7]{51}(?:\.\w+)?)\.cpp\0")
 """The name of its source in a library's tables of names."""
 _MODULE = re.compile(rb"\s*(?:[#@\"']|(?:import|from|def|class|if|try)\b)")
@@ -161,7 +161,7 @@ class Inductor(FilesFormat, of="inductor"):
             yield Problem(wrong.kind, f"{name[:12]} {wrong.detail}; TorchInductor {end}")
 
     def has_checksum(self, item: Files) -> bool:
-        """True for a graph, whose files are named by their content; nothing compares that of libraries."""
+        """True for a graph, whose files have names of their content; False for a library."""
         return item.parts[0] in _KINDS
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:

@@ -32,11 +32,11 @@ class Cache(ABC):
 
     name: str
     together = 1
-    """The maximum number of removals that share what costs more than one, such as an owner's lock."""
+    """The most removals that can share a cost, such as taking the owner's lock."""
     strips = False
     """Whether its entries may have more than the binary that programs load."""
     moving = Moving("its entries cannot be taken one by one")
-    """How its entries are taken to another machine, or why they are not."""
+    """How its entries move to another machine, or why they cannot."""
     divides = False
     """Whether several processes can check shares of it at the same time."""
 
@@ -129,9 +129,9 @@ class Cache(ABC):
         return {}
 
     def having(self, keys: Collection[str]) -> Callable[[str, Collection[str]], bool]:
-        """Whether sound entries of some keys are there: a function of a key and the portable names of all
-        files that the entry must have. The cache is walked once. Raises nothing of the system.
-        """
+        """A test whether there is a sound entry with a key and all files of these portable names.
+
+        The cache is walked once. Raises nothing of the system."""
         return lambda *_: False
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
@@ -144,7 +144,7 @@ class Cache(ABC):
 
 
 class OwnRoot(Cache):
-    """A root of our own cache: its entries store how they were built, and its store has other records."""
+    """A root of our own cache: its entries store how they were built, and it has histories and a journal."""
 
     store: "DirectoryStore"
 

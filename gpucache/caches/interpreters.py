@@ -183,8 +183,8 @@ DRIVER = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|amdhip64|hsa-runtime64|ze
 
 
 def lost(path: Path, data: bytes) -> tuple[str, ...]:
-    """The libraries that the one at a path needs and that are nowhere; none if it cannot be parsed, or on
-    another system than Linux. Raises nothing."""
+    """The libraries that the library at a path needs and that do not exist; none if it cannot be parsed, or
+    outside of Linux. Raises nothing."""
     if sys.platform != "linux":
         return ()
     try:
@@ -202,7 +202,7 @@ def lost(path: Path, data: bytes) -> tuple[str, ...]:
 
 
 def _beside(library: Library, path: Path) -> Iterator[str]:
-    """The directories of the library's own, and those of the environment."""
+    """The library's own search directories and the environment's."""
     for place in (*library.rpath, *library.runpath):
         yield re.sub(r"\$(?:ORIGIN|\{ORIGIN\})", lambda _: str(path.parent), place)
     yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"))

@@ -221,7 +221,7 @@ class Jax(JaxPlaces, FilesFormat):
             )
 
     def has_checksum(self, item: Files) -> bool:
-        """Whether it has one: zlib always, zstd if its frame says so."""
+        """Whether an entry has a checksum: zlib always has one, zstd if its frame says so."""
         start = item.part(item.names[0], 0, 5)
         return start.startswith(ZLIB) or (start.startswith(ZSTD) and len(start) > 4 and bool(start[4] & 4))
 

@@ -49,7 +49,7 @@ def is_copy(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Files that a stopped writer leaves; directories if the pattern ends in a slash.
+    """A pattern of files that a stopped writer leaves, or of directories if it ends in a slash.
 
     Those younger than an hour may be in use, and are not reported.
     """
@@ -76,7 +76,7 @@ class Layout:
     signs: Sequence[str] = ()
     """Patterns of names that identify the owner of a directory; the patterns of entries if there are none."""
     key: Callable[[Sequence[str]], str] | None = None
-    """The key from the groups of a pattern, if it is not their plain concatenation."""
+    """A function that makes the key from a pattern's groups; by default they are joined."""
     inside: Sequence[tuple[str, str]] = ()
     """If an entry is a directory: the roles of its content, each with the pattern of its path below that
     directory, with a slash at the end for directories; the first match counts."""
@@ -202,7 +202,7 @@ class Layout:
         on: "list[_Step]",
         prefix: str,
     ) -> "Iterator[Files | Node]":
-        """The content of a directory, which is an entry or on the way to some."""
+        """The content of a directory that is an entry or contains entries."""
         try:
             with folder.folder(name) as inner:
                 if len(on[0][0].parts) > len(parts):
@@ -250,7 +250,7 @@ class Layout:
 
     @cached_property
     def _keyed(self) -> Callable[[tuple[str, ...]], str]:
-        """The key from groups, which the files of one directory mostly share."""
+        """The key from groups; the last one is remembered, as files of one directory mostly share it."""
         return lru_cache(maxsize=16)(self.key or "".join)
 
 
@@ -262,7 +262,7 @@ class Whose(Enum):
     FOREIGN = auto()
     """Foreign: it has files, and none is the owner's."""
     UNKNOWN = auto()
-    """It is empty, does not exist, or has nothing that decides."""
+    """The place is empty, does not exist, or has nothing that shows its owner."""
 
 
 class Role(Enum):

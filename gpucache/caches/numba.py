@@ -50,7 +50,7 @@ _NAMES = pickles.Names.of(
     r"numba\.core\.typed_passes:_reload_parfors",
     of_code=r"numba\.cloudpickle\.cloudpickle:_\w+|numba\.core\.serialize:\w+",
 )
-"""Of Numba 0.60 and 0.68."""
+"""The names in indexes of Numba 0.60 and 0.68."""
 
 
 class Numba(NumbaPlaces, FilesFormat):
@@ -124,7 +124,7 @@ def _version(start: bytes) -> str | None:
 
 
 def _damage(index: str, data: bytes) -> Problem | None:
-    """The problem of a compiled version: its pickle, the object code in it, or whose it is."""
+    """The problem of a compiled version: of its pickle, its object code, or that it is not Numba's."""
     values, wrong = pickles.values(data, 1, _NAMES)
     if wrong:
         return wrong

@@ -64,7 +64,7 @@ class Openvino(FilesFormat, of="openvino"):
 
 
 def _end(start: bytes, at: int) -> int:
-    """Where a model for the CPU ends, by the beginning of its file; 0 for others."""
+    """The end of a model for the CPU, as the beginning of its file gives it; 0 for other models."""
     origin = 0
     if start.startswith(_CPU, at):
         at += len(_CPU)

@@ -57,7 +57,7 @@ class OwnCache(OwnRoot):
 
     name = registry.OWN
     together = 100_000
-    """A program is recorded once per this many removals; until then each takes 40 bytes of memory."""
+    """After this many removals their programs are recorded; until then each removal takes 40 bytes."""
     moving = Moving(tells="build options with the values of -D, and paths of headers")
     divides = True
 
@@ -272,7 +272,7 @@ def _judged(entry: CacheEntry, whole: Entry) -> Checked:
 
 
 def _uses_show(store: DirectoryStore) -> bool:
-    """Whether the uses of a root are recorded: not of one that is only read, here or by other users."""
+    """Whether uses are recorded in a root; not if programs or other users only read it."""
     try:
         mode = store.root.joinpath(*ENTRIES).stat().st_mode
     except OSError:

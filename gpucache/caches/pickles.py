@@ -44,11 +44,11 @@ class Names(NamedTuple):
     owner: str
     known: re.Pattern[str]
     of_code: re.Pattern[str]
-    """Those by which the owner writes functions and classes of a program, as code."""
+    """Names by which the owner pickles a program's functions and classes as code."""
 
     @classmethod
     def of(cls, owner: str, *patterns: str, of_code: str = "(?!)") -> "Names":
-        """Names by patterns of ``module:name``, each of which has to match the whole."""
+        """Names given as patterns, each for a whole ``module:name``."""
         return cls(owner, re.compile("|".join(f"(?:{one})" for one in patterns)), re.compile(of_code))
 
 
@@ -130,7 +130,7 @@ def _read(
 
 
 def _require_on(stack: list[object], code: pickletools.OpcodeInfo) -> None:
-    """Do to a stack of kinds what an opcode does; raises FormatError if it would take more than there is."""
+    """Apply an opcode to a stack of kinds; raises FormatError if it takes more than there are."""
     below = code.stack_before
     if pickletools.markobject in below:
         marks = [at for at, kind in enumerate(stack) if kind is pickletools.markobject]
@@ -278,7 +278,7 @@ class Flydsl(PickledFormat, of="flydsl"):
         return entry
 
     def pickled(self, data: bytes) -> Problem | None:
-        """Those of the functions as well: Python's own belong to no kernel, a program's cannot be judged."""
+        """Whether functions are pickled too: a program's own functions cannot be judged."""
         texts, problem = values(data, 1, self.names)
         named = (one for one in texts if isinstance(one, str) and _REFERENCE.fullmatch(one))
         strange = next((one for one in named if not one.startswith("flydsl.")), "")

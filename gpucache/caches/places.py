@@ -35,7 +35,7 @@ WINDOWS = sys.platform == "win32"
 XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
 ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
-"""The damage that stays unseen if binaries have no checksum and no key."""
+"""The damage that no check can find if binaries have neither checksum nor key."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 
@@ -116,7 +116,7 @@ class Temporary(NamedTuple):
     folder: str = ""
     """The owner's directory for temporary files, regardless of variables."""
     inside: str = ""
-    """The part after the name: a directory in that place."""
+    """The part of the path after ``name``: a directory in that place."""
 
     def __str__(self) -> str:
         return f"{self.folder or '/tmp'}/{self.below.replace('*', 'USER')}"
@@ -172,7 +172,7 @@ def on(
     windows: tuple[Way, ...] = (),
     system: str = sys.platform,
 ) -> tuple[Way, ...]:
-    """The places of this operating system: those of Linux where the owner has no others."""
+    """The places on this operating system; Linux's if the owner has no others."""
     return {"darwin": macos, "win32": windows}.get(system) or linux
 
 
@@ -180,9 +180,9 @@ class Place(NamedTuple):
     """The places of a cache in an environment, and the variables that change them: facts alone."""
 
     ways: tuple[Way, ...]
-    """In the owner's order; the first with a place decides."""
+    """The ways to find the place, in the owner's order; the first that gives one decides."""
     remedy: str = ""
-    """The way to move the cache, as a clause, if it is another than setting its variable."""
+    """How to move the cache, as a clause; empty if setting its variable does it."""
     nowhere: str = ""
     """Why an environment can lack a place, and the remedy, if it is not that there is no home directory or no
     name of the user; a clause."""
@@ -190,7 +190,7 @@ class Place(NamedTuple):
     """The places where programs built on the owner put it, which may be patterns: each existing one is a
     cache besides the first."""
     off: Mapping[str, Collection[str]] = _NOTHING
-    """By variable the values, in lower case, that turn the cache off; empty if any value does."""
+    """For each variable that turns the cache off, its values in lower case; empty if any value does."""
     along: tuple[tuple[str, str], ...] = ()
     """Variables that are set with every redirection, such as a limit that must not apply."""
     turn_on: tuple[tuple[str, str], ...] = ()
@@ -202,7 +202,7 @@ class Place(NamedTuple):
     makes: bool = True
     runs: bool = False
     opt_in: bool = True
-    """Whether no variable shows that programs use it, so that an existing place counts as used."""
+    """Whether the program decides, not a variable, so that an existing place counts as used."""
     limit: tuple[str, int | None] = ("", None)
     """The variable with the size in bytes that the owner keeps to, and the size without it."""
 
@@ -255,10 +255,10 @@ class Places:
     tracing: ClassVar[Mapping[str, str]] = {}
     """The environment variables that make its programs log hits and misses; empty for none."""
     driver: ClassVar[bool] = False
-    """Whether a driver owns its caches, below every program and all other caches."""
+    """Whether its owner is a driver, so that it is below every program and all other caches."""
     below: ClassVar[Mapping[str, str]] = {}
-    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
-    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
+    """For each kind of compiler (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) that this cache is in
+    front of: why programs do not use it, or an empty text if they do."""
     owner: ClassVar[str]
     """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
@@ -495,7 +495,7 @@ def _unwritable(root: Path, move: str) -> str:
 
 
 def _read_only(path: Path) -> bool:
-    """Whether it is mounted read-only, which the permissions of the administrator do not show."""
+    """Whether a path is mounted read-only, which permissions do not show to the administrator."""
     if sys.platform == "win32":
         return False
     try:
@@ -538,7 +538,7 @@ def _room(root: Path, move: str) -> Iterator[str]:
 
 
 def matching(pattern: Path) -> list[Path]:
-    """The paths that fit one, in whose parts ``*`` stands for any text; not more than a limit. Raises
+    """The paths that match one with ``*`` in its parts, at most a limit. Raises
     nothing."""
     if "*" not in str(pattern):
         return [pattern]

@@ -50,7 +50,7 @@ _LOG, _ACCESSED = "build.log", "last_accessed"
 _BUSY_NS = 60 * 10**9
 _LOG_BYTES, _READ_BYTES = 64 << 10, 256 << 20
 _SHOWN, _ASKED = 32, 64
-"""How many kernels and variants of one program are listed, and for how many a build asks."""
+"""The most kernels and variants that are listed, and the most that a request can ask for."""
 _BUSY = (
     "it was used within the last minute, and PoCL has no locks that show its user; end its programs and "
     "try again in a minute"
@@ -108,7 +108,7 @@ class Variant(NamedTuple):
 
     kernel: str
     local_size: str
-    """Such as ``64x1x1``; empty for the generic one, which takes every local size."""
+    """The local size, such as ``64x1x1``; empty for the generic variant, which takes every size."""
     words: str
 
 
@@ -219,7 +219,7 @@ class ProgramFolder:
 
     @property
     def unknown(self) -> list[str]:
-        """The kernels' directories whose names its bitcode does not have, if that has any."""
+        """The kernels' directories that the program's bitcode does not name, if it names kernels."""
         known = self.module.kernels if self.module else ()
         return [one for one in self.folders if known and not any(is_called(one, name) for name in known)]
 
@@ -231,12 +231,12 @@ class ProgramFolder:
 
     @property
     def triple(self) -> str:
-        """The target it is compiled for; empty if it does not say."""
+        """LLVM's name of the target it is compiled for; empty if it has none."""
         return self.module.triple if self.module else ""
 
     @property
     def llvm(self) -> str:
-        """The LLVM that made it, such as ``15.0.6``; empty if unknown."""
+        """The version of LLVM that made it, such as ``15.0.6``; empty if unknown."""
         return self.module.producer.removeprefix("LLVM") if self.module else ""
 
     @property

@@ -19,7 +19,7 @@ MOST_BYTES = 4 << 30
 OWN_MODE = 0o600
 """The mode of our own entries on their way; each root has its own."""
 SYNCED_AT_ONCE = 4
-"""How many files are made durable at the same time: a disk takes them in one turn."""
+"""How many files are synced to disk at the same time, which costs little more than one."""
 _AHEAD, _AHEAD_BYTES = 64, 64 << 20
 """How many entries are under way on their way into a cache, and how large all but one of them are."""
 _LONGEST_NAME = 1024
@@ -58,7 +58,7 @@ class PortableFile(NamedTuple):
     """Its path below the root of the cache, with slashes."""
     data: bytes
     mode: int
-    """Its permissions; nothing else of a mode moves."""
+    """The permissions of the file, which are all that moves of its mode."""
 
 
 class PortableEntry(NamedTuple):
@@ -90,7 +90,7 @@ class Moving(NamedTuple):
     """The facts that its entries reveal of the machine and the programs that made them, such as "source
     text"; empty if they reveal nothing."""
     sources: bool = False
-    """Whether that is source text, which is sent on request alone."""
+    """Whether entries contain source text, which is sent only if requested."""
     note: str = ""
     """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()

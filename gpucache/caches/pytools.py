@@ -51,7 +51,7 @@ _NAMES = pickles.Names.of(
     r"pyopencl\.(?:tools|scan|reduction|elementwise):_?[A-Z]\w*|pyopencl\.(?:_cl|cffi_cl):status_code",
     r"pytools\.py_codegen:Picklable(?:Function|Module)",
 )
-"""Of loopy 2025.2, pyopencl 2026.1 and pytools 2022.1 to 2026.1, which store generated code."""
+"""The names in pickles of loopy 2025.2, pyopencl 2026.1 and pytools 2022.1 to 2026.1."""
 _NEVER = "pytools warns, the program computes it again at every start, and pytools never replaces it"
 
 

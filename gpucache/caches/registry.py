@@ -57,7 +57,7 @@ EXPORTERS = {
     "futhark": "gpucache.caches.futhark.export",
     **dict.fromkeys(("rocfft", "rocfft-image", "rocfft-restore"), "gpucache.caches.rocfft.export"),
 }
-"""By the name of a form in which a cache can be written: the module whose ``FORMS`` has it."""
+"""For each form of ``gpucache export`` the module whose ``FORMS`` has it."""
 
 
 def systems() -> "Iterator[Places]":

@@ -136,7 +136,7 @@ def _started(
     there: Container[str],
     pool: ThreadPoolExecutor,
 ) -> Callable[[], Restored]:
-    """Stage an entry, unless a sound one is among those that were ``there``; the function publishes it."""
+    """Stage an entry, unless ``there`` has a sound one; returns the function that publishes it."""
     old, wrong = _judged(made, entry, check) if entry.key in there else (None, None)
     sound = old is not None and wrong is None
     if sound and old is not None and made.holds(old, [one.name for one in entry.files]):
@@ -171,7 +171,7 @@ def _started(
 
 
 def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
-    """The entry in the place of another in this cache, and its problems."""
+    """The present entry in an entry's place, and its problems."""
     try:
         old = _item(made, entry)
         return old, None if old is None else check(made, old)
@@ -180,7 +180,7 @@ def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Fi
 
 
 def _may_grow(old: Files, wrong: Problem) -> bool:
-    """Whether an entry is half of one whose other half a program may be writing now."""
+    """Whether an entry lacks files that a program may be writing now."""
     age_ns = time.time_ns() - max(one.st_mtime_ns for one in old.seen.values())
     return not (wrong.kind and wrong.kind.wrong) and abs(age_ns) < HOUR_NS
 
@@ -204,7 +204,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
 
 
 def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
-    """The entry in the place of another in this cache, where another directory may have one of its key."""
+    """The present entry in an entry's place; another directory may have one with its key."""
     key, names = entry.key, [one.name for one in made.placed(entry, made.root)]
     try:
         found = [one for one in made.items(key) if one.key == key and _is_entry(made, one)]
@@ -253,7 +253,7 @@ def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:
 
 
 def _same(below: Path, root: Path, name: str) -> bool:
-    """Whether a file in the cache is the one of this entry, or has its bytes; or one of both is missing."""
+    """Whether a file in the cache may be this entry's: its bytes are equal, or one is missing."""
     *folders, last = name.split("/")
     try:
         with open_folder(below, *folders) as source, open_folder(root, *folders) as there:

@@ -25,7 +25,7 @@ class SealedFormat(FilesFormat):
 
     kind: ClassVar[str]
     begins: ClassVar[bytes] = b""
-    """The first bytes of each file, by which it shows its owner."""
+    """How each file begins, which identifies its owner."""
     trusts_variables = True
 
     def look(self, item: Files) -> CacheEntry:
@@ -124,7 +124,7 @@ class Firefox(SealedFormat, of="firefox"):
 
     @classmethod
     def is_known(cls, item: Files) -> bool:
-        """Whether a file is of the version whose hash is known."""
+        """Whether the hash of the file's version is known, so that it can be checked."""
         return item.part(item.names[0], 0, len(cls.begins)) == cls.begins
 
 
@@ -166,7 +166,7 @@ class Qt(SealedFormat, of="qt"):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner's by its name or if one of its files begins so, as others give files such names."""
+        """The owner by the directory's name, or by how a file begins: other programs use such names."""
         found = super().whose(path)
         with files.open_folder(path) as folder:
             begins = any(_begins(folder, one.name, cls.begins) for one in folder.entries())
@@ -214,7 +214,7 @@ class Mpv(SealedFormat, of="mpv"):
 
 
 def _unlike_name(one: Parts) -> str:
-    """The fault of a file whose name is its SHA-256, or that of git with its size."""
+    """The fault of a file whose name is its SHA-256, plain or as git computes it with the size."""
     hasher = new("sha256" if len(one.name) == 64 else "sha1", usedforsecurity=False)
     if len(one.name) == 40:
         hasher.update(b"blob %d\0" % one.size_bytes)

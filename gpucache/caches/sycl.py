@@ -72,7 +72,7 @@ _LOADABLE = {
     "Intel(R) OpenCL Graphics": (PayloadKind.INTEL_GPU, PayloadKind.ELF),
     "NVIDIA CUDA BACKEND": (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.PTX),
 }
-"""By platform the binaries that it loads; of others nothing is known."""
+"""The kinds of binaries that known platforms load."""
 _OPAQUE = (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE)
 _OLD_GPU = b"CTNI"
 _SEED, _MULTIPLIER, _MASK = 0xC70F6907, 0xC6A4A7935BD1E995, (1 << 64) - 1
@@ -192,7 +192,7 @@ def _identities(item: Files) -> Mapping[str, Identity]:
 
 
 def _key(item: Files, stem: str) -> Parts | None:
-    """The key of a number; None if it has none that is whole."""
+    """The key in a numbered entry's files; None if it is not complete."""
     with suppress(FormatError, OSError):
         if stem + _SOURCE in item.seen and not (found := Parts(item, stem + _SOURCE, _KEY.words)).cut:
             return found
@@ -213,7 +213,7 @@ def _blob(raw: bytes, hashed: str) -> str:
 
 
 def _device(text: str) -> tuple[tuple[str, str], ...]:
-    """The four parts of a device; of another form its whole as name. Only the name may contain slashes."""
+    """The four parts of a device; other text is a name. Only the name may contain slashes."""
     platform, _, rest = text.partition("/")
     parts = (platform, *rest.rsplit("/", 2))
     return tuple(zip(_DEVICE, parts, strict=True)) if len(parts) == len(_DEVICE) else ((_DEVICE[1], text),)
@@ -297,8 +297,7 @@ class Sycl(SyclPlaces, FilesFormat):
         )
 
     def _served(self, item: Files) -> tuple[str, Problem | None]:
-        """The number that programs take, the first without a lock whose files can be parsed; else the first,
-        and its problem."""
+        """The number that programs use: the first parsable one without a lock; else the first, and why."""
         stems, first = _stems(item), None
         for stem in stems:
             if (found := next(self._of_number(item, stem, stems), None)) is None:
@@ -366,7 +365,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 yield name, Problem(FindingKind.ORPHAN, detail)
 
     def _lock(self, item: Files, name: str, effect: str) -> Problem:
-        """The meaning of a lock: an abandoned one is removed, a young one or another file stays."""
+        """The problem of a lock: an abandoned one can be removed, a young one or another file not."""
         age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
         if self._is_abandoned(item, name):
             return Problem(FindingKind.MISPLACED, f"{name} is {age} old, so its program was killed: {effect}")

@@ -108,7 +108,7 @@ class SyclPlaces(Places):
 
     @classmethod
     def off(cls, environ: Mapping[str, str]) -> str:
-        """1 alone turns it on; programs crash at any other value but 0."""
+        """The variable turns the cache on with 1 only; programs crash at other values but 0."""
         value = environ.get(_SYCL_ON)
         if environ.get(_SYCL_DIRECTORY) == "":
             return (
@@ -406,7 +406,7 @@ class FutharkPlaces(Places):
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """Of the directory, which Futhark does not make: it fails to write without a word but in its log."""
+        """Problems of the directory: Futhark does not create it, and only logs that it writes nothing."""
         return super().at_place(folder_of_file(root))
 
 
@@ -465,7 +465,7 @@ class PoclPlaces(Places):
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """PoCL shows no devices or builds nothing if it cannot create or write it."""
+        """Problems of the directory: if PoCL cannot write it, it shows no devices or builds nothing."""
         yield from super().at_place(root)
         try:
             nearest = next((path for path in (root, *root.parents) if path.exists()), root)

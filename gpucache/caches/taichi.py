@@ -173,11 +173,11 @@ class Taichi(FilesFormat, of="taichi"):
         return not here or self._index is None or ".".join(map(str, self._index.version)) in here
 
     def merge(self, item: Files, entry: PortableEntry) -> None:
-        """Nothing: one index has the entries of one version."""
+        """Merge nothing, as an index has entries of one version only."""
         raise UnjudgedError(self._other_version)
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
-        """Its file, then its row in the index, below Taichi's lock."""
+        """Write the entry's file, then its row in the index, under Taichi's lock."""
         new = TaichiIndex.read(entry.files[-1].data)
         if list(new.rows) != [Path(entry.files[0].name).stem]:
             raise FormatError("its index has other rows than its own")
@@ -318,7 +318,7 @@ class GsTaichi(Taichi, of="gstaichi"):
 
 
 class Quadrants(Taichi, of="quadrants"):
-    """The kernels of its successor, with other names; checked against files of 1.3."""
+    """The kernels of Taichi's successor, with other file names; checked against files of 1.3."""
 
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.qdc"], own=[r"qdcache\.(?:qdb|lock)"])
     magic, ending = b"QDC\0", "qdc"

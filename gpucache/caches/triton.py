@@ -37,9 +37,9 @@ _LARGEST_BYTES = 1 << 30
 _FOLDER = "([A-Z2-7]{51}[AQ]|[0-9A-Za-z_-]{42}[048AEIMQUYcgkosw]|[0-9a-f]{64}|[0-9a-f]{32})"
 _FILE = r"\w[\w.-]*"
 _BASE_32 = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789abcdefghijklmnopqrstuv")
-"""The digits of RFC 4648 as ``int`` has them."""
+"""A table from the base 32 digits of RFC 4648 to the digits that ``int`` takes."""
 _VERSIONS = {32: "2.1-2.3", 64: "3.0-3.1", 43: "3.2", 52: ""}
-"""The versions that name directories by so many characters, as far as the length alone shows them."""
+"""The versions of Triton whose directories have names of this length, if the length alone decides."""
 _READS_ANY_LIST, _WANTS_EVERY_FILE = (3, 7), (3, 8)
 """The first versions for which a list that cannot be parsed, or one that names a missing file, is a miss."""
 _WRITER = r"tmp\.pid_(?P<pid>\d+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -151,8 +151,7 @@ class Triton(FilesFormat, of="triton"):
         yield "digests of the function and of Triton", "not stored by Triton"
 
     def strip(self, item: Files) -> bool:
-        """Take the files that only compilers read from the list, as since 3.8 a missing file is a miss; then
-        remove it.
+        """Remove files that only compilers read, from the list first: since 3.8 a missing file is a miss.
 
         The list is written as Triton writes it, so that the leftovers of a kill are known by their names.
         """
@@ -166,7 +165,7 @@ class Triton(FilesFormat, of="triton"):
         return self.take(item, _spare(item))
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
-        """The list first: without it Triton misses, and looks at nothing else. Files of no kernel stay."""
+        """The order of removal: the list first, without which Triton misses. Files of no kernel are left."""
         lists = [name for name in names if name.startswith(_GROUP)]
         kernels = tuple(name[len(_GROUP) : -len("json")] for name in lists)
         return [
@@ -256,7 +255,7 @@ def _described(item: Files, folder: Folder, name: str) -> tuple[dict[str, Any], 
 
 
 def _lacking(told: Mapping[str, Any]) -> str:
-    """The first field without which Triton raises an error for a description, or that is of another type."""
+    """The first field of a description whose absence or type makes Triton raise an error."""
     target = told.get("target")
     if not isinstance(target, dict) or not {"backend", "arch", "warp_size"} <= target.keys():
         return "target"

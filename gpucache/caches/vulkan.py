@@ -95,7 +95,7 @@ def _parted(data: bytes) -> tuple[str, bytes, int]:
 
 
 def _is_one(folder: Folder, name: str) -> bool:
-    """Whether a file begins so; a pipe or a device is not opened, as its other end may notice."""
+    """Whether a file begins like a pipeline cache; pipes and devices are not opened."""
     with suppress(OSError, FormatError):
         if not stat.S_ISREG(folder.lstat(name).st_mode):
             return False

@@ -18,7 +18,7 @@ MAX_CHECKS = 4096
 MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
 MAX_DECLARATION_BYTES = 4096
 MAX_SEARCHED_BYTES = 8 << 20
-"""For the arguments of all checks together, as checks within checks are read repeatedly."""
+"""The bytes that are searched for arguments of all checks: checks inside checks are read repeatedly."""
 
 _SKIPPED = (
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"  # comments
@@ -107,7 +107,7 @@ class _Place:
         """For each open brace, the function whose body it opened, if any."""
 
     def line(self, at: int) -> int:
-        """The line of an offset that is not before the last one requested."""
+        """The line of an offset; offsets have to be requested in order."""
         self._line, self._seen = self._line + self._text.count(b"\n", self._seen, at), at
         return self._line
 

@@ -111,7 +111,7 @@ def fill(text: str, operands: Sequence[int | float]) -> str:
 
 
 def _filled(match: re.Match[str], value: int | float) -> str:
-    """A number in the form of its conversion, but always of the type it has."""
+    """A number formatted by its conversion, as the type that it has."""
     kind, before = match["kind"], f"%{match['flags']}{match['size']}"
     if isinstance(value, float):
         return f"{before}{kind if kind in _FLOATING else 'g'}" % value

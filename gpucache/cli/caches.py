@@ -112,7 +112,7 @@ def require_named(opened: Opened, texts: Sequence[str], *, may_begin: bool = Fal
 
 
 def stores_apart(words: Sequence[str], caches: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words without those that are stores, and caches with them; raises UsageError if both are named."""
+    """Move stores from the words to the caches; raises UsageError if both name some."""
     stores = tuple(word for word in words if is_store(word))
     if stores and caches:
         raise UsageError("--cache names caches of this machine; leave it out, or the store")

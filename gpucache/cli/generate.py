@@ -82,7 +82,7 @@ def files(top: Path) -> dict[Path, str]:
 
 
 def _constants() -> str:
-    """The header with the facts that C shares with Python; 111 stands for a line's argument."""
+    """The C header with the constants that C shares with Python; 111 stands for a number in a sentence."""
     lines = {
         "UNSEEN": unbuilt(0, loaded=False),
         "UNSEEN_CODE": unbuilt(111, loaded=False),
@@ -109,7 +109,7 @@ def pages() -> dict[str, str]:
 
 
 def stray_pages(top: Path) -> Iterator[Path]:
-    """Manual pages in the checkout that are not made any more."""
+    """Manual pages in the checkout that are no longer generated."""
     names = pages()
     return (path for path in sorted((top / "man").glob("gpucache*.[157]")) if path.name not in names)
 
@@ -129,7 +129,7 @@ TOPICS = ("caches", "keys", "checks", "fleet", "recipes")
 MANIFEST = "gpucache-manifest"
 JSON = "gpucache-json"
 OTHERS = ((MANIFEST, 5), (JSON, 5), *((f"gpucache-{name}", 7) for name in TOPICS))
-"""The pages that are of no command, with their sections."""
+"""The pages that belong to no command, with their sections."""
 
 _STORE_UNUSABLE = "the store cannot be reached or refuses, or a cache cannot be used or only partly be read"
 EXIT_CODES: dict[str, dict[ExitCode, str]] = {
@@ -153,7 +153,7 @@ EXIT_CODES: dict[str, dict[ExitCode, str]] = {
         "key or others may read it; or the extra 'remote' is not installed",
     },
 }
-"""By verb, its exit codes where they mean more than for all verbs; the common ones are not repeated."""
+"""The exit codes of verbs that mean more than the common ones."""
 
 WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "warm": ("RESULTS", WarmResult),
@@ -281,7 +281,7 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:
-    """Variables and files on the page of the whole command, and on the other pages a reference to it."""
+    """Variables and files on the page of gpucache itself; on other pages a reference to it."""
     if context.parent is not None:
         yield manual.heading("ENVIRONMENT")
         page = manual.reference(page_name(context.find_root()), 1)

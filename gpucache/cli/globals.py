@@ -41,7 +41,7 @@ class Globals(NamedTuple):
     command: tuple[str, ...] = ()
     """The words after ``--``: a user's command."""
     running: "Running | None" = None
-    """That command, if it has been run already."""
+    """The user's command as it ran, if it has been run already."""
 
     @property
     def whole(self) -> bool:

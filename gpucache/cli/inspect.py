@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     named: Named
     profile: Path | None
     wanted: tuple[str, ...] = ()
-    """``FIELD=VALUE`` or ``FIELD=@FILE``, of the key of another system's cache."""
+    """The fields of another system's key: ``FIELD=VALUE`` or ``FIELD=@FILE``."""
 
 
 def explain(opened: Opened, asked: Asked) -> None:
@@ -322,7 +322,7 @@ def _shown_whole(
     stats: bool,
     zero: bool,
 ) -> bool:
-    """Show what is of no single entry, if that is asked for; a picture only comes besides."""
+    """Show a recording, misses, pins, totals or a watch if requested; a plot is only drawn besides."""
     if (zero or given().format == "prometheus") and not stats:
         raise UsageError(f"{'--zero' if zero else '--format prometheus'} is for counters; add --stats")
     if watch:
@@ -339,7 +339,7 @@ def _shown_whole(
 
 
 def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
-    """The caches that are named; a root that does not exist yet is asked only for reasons."""
+    """The caches that are named; a root that does not exist yet serves only ``--why``."""
     opened = open_named(names)
     if not why and (ALL in names or not names):
         require_named(opened, tuple(filter(ALL.__eq__, names)), may_begin=True)

@@ -126,7 +126,7 @@ class Name(click.ParamType[str]):
     """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 
     paths: tuple[str, ...] = ()
-    """``file`` or ``dir`` if it may also be such a path."""
+    """``file`` or ``dir`` if a path may be given as well."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not value:
@@ -357,7 +357,7 @@ class Named(NamedTuple):
     """Defines among them, in the order given."""
     name_expressions: tuple[str, ...] = ()
     spec_constants: tuple[str, ...] = ()
-    """As options, of modules alone."""
+    """The specialization constants as options, which only modules have."""
     local_sizes: tuple[tuple[int, ...], ...] = ()
     checks: str | None = None
 
@@ -480,7 +480,7 @@ def require_writable(file: Path) -> None:
 
 
 def require_drawable(option: str, file: Path, suffixes: Sequence[str]) -> None:
-    """The same for a file in one of some formats, which its suffix names."""
+    """Raise UsageError for a file that cannot be written, or whose suffix is none of the formats."""
     from gpucache.answers.bench_export import PLOTS, can_plot
 
     if file.suffix.lower() not in suffixes:

@@ -86,7 +86,7 @@ def interrupted(arguments: Sequence[str], so_far: str = "") -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
-    """Our arguments, the command after ``--``, and a sentence on a mistake in these, or empty text."""
+    """gpucache's arguments, the command after ``--``, and a sentence on a mistake in them, or empty text."""
     if "--" not in arguments:
         return arguments, (), ""
     place = arguments.index("--")

@@ -122,7 +122,7 @@ def pull(
 
 @contextmanager
 def _forgiven() -> "Iterator[None]":
-    """Errors and findings as they are, with exit code 0."""
+    """Report errors and findings, but exit with 0."""
     try:
         yield
     except click.exceptions.Exit:

@@ -34,10 +34,10 @@ _REST_S = 60.0
 
 
 class Follower:
-    """A push beside a command, in a process of its own, which ends when this one does."""
+    """A push next to a command, in its own process, which ends with this one."""
 
     def __init__(self, url: str, root: "str | None", *, sources: bool) -> None:
-        """Wait until it knows what the caches have, as only what is added is sent. Raises OSError."""
+        """Wait until the push has listed the caches, as it sends only later entries. Raises OSError."""
         import select
         import subprocess
         import sys
@@ -68,7 +68,7 @@ class Follower:
         self._process.wait()
 
     def end(self) -> str:
-        """Have it send the rest; why that failed, unless it says so itself."""
+        """Make it send the rest and wait; returns why that failed, unless it printed that itself."""
         import subprocess
 
         self._process.terminate()
@@ -87,7 +87,7 @@ def starter() -> str:
 
 
 def joined(own: str, systems: "Sequence[str]") -> str:
-    """Roots as libraries read them, the user's first; empty if a colon in one makes them ambiguous."""
+    """Roots as libraries read them, the user's first; empty if one contains a colon."""
     roots = (own, *systems)
     return "" if any(":" in root for root in roots) else ":".join(roots)
 
@@ -248,7 +248,7 @@ class Running:
 def _read(hit: bytes) -> tuple[int, int, int, str, str, str, bool]:
     """A hit of the index: start, duration, saved time, key, target and program, and whether it is whole.
 
-    That is one of a compiler that goes on at launches, all of whose kernels were compiled ahead.
+    The last is true for a compiler that goes on at launches and has compiled all kernels ahead.
     """
     times, key, target, program = hit.split(b"\t")
     word, *numbers = times.split()

@@ -8,8 +8,8 @@ from gpucache.errors import ExitCode, UsageError
 
 
 def show_files(verb: str, what: tuple[str, ...], profile: Path | None = None) -> bool:
-    """Show the files that are named, if they are such; exits 3 if one is damaged or has no code for a device
-    of a profile. Raises UsageError, also for one that is missing or of another kind."""
+    """Show the compiled files that are named; exits 3 if one is damaged or has no code for a device of the
+    profile. Raises UsageError, also for a file that is missing or of another kind."""
     from gpucache.engine.shipped import is_shipped, unread
 
     for word in what:

@@ -84,7 +84,7 @@ def give_up() -> None:
 
 
 def fitted(text: str) -> str:
-    """The same with its lines broken between words, where stderr is a terminal that is narrower."""
+    """Text with its lines broken between words, if stderr is a narrower terminal."""
     try:
         width = os.get_terminal_size(2).columns or sys.maxsize
     except OSError:

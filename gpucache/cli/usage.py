@@ -18,8 +18,8 @@ GROUPS = {
     "Clusters": "--on",
     "Output": "--json --format --color --quiet --verbose --root",
 }
-"""The headings of help, each with its options: ``--name``, or ``--name/verb`` for one verb alone. Any other
-option is of the first."""
+"""The headings of help, each with its options: ``--name``, or ``--name/verb`` for one verb. All other options
+are below the first heading."""
 _HEADINGS: Mapping[str, str] = {name: heading for heading, names in GROUPS.items() for name in names.split()}
 _EXAMPLES_SHOWN = 2
 

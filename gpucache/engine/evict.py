@@ -29,7 +29,7 @@ LOW_WATER = 0.8
 TYPICAL_NS = 200 * 10**6
 """The assumed cost of compiling an entry whose owner does not store it."""
 _AT_ONCE_NS = 60 * 10**9
-"""Entries used within so long are equally in use."""
+"""Entries whose last uses differ by less than this count as equally used."""
 ORDERED_TOGETHER = 4096
 """How many entries are sorted at once, for their removal in order."""
 _RANK = struct.Struct(">??d8sqQ")

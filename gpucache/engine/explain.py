@@ -45,7 +45,7 @@ _POISON_NS = 7 * 86_400 * 10**9
 _PHRASES_TOLD = 4
 _SAMPLED = 64
 _GONE = {"evicted": (Verdict.EVICTED, "removed"), "quarantined": (Verdict.CORRUPT, "quarantined")}
-"""By event the verdict, and words that do not repeat it."""
+"""For each event the verdict, and a word that does not repeat it."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _is_poisoning(event: Event) -> bool:
 
 
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """The last event of this key, if it explains why the entry is missing."""
+    """The miss that the last event of this key explains, if it does."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
@@ -509,9 +509,9 @@ _HEADERS = {
     (NOT_FOUND, False): "{} now exists where it was not found before",
     (False, NOT_FOUND): "{} is no longer found",
 }
-"""By the two sides of a header, True for one that is absent, False for a content."""
+"""Phrases by both sides of a header: True for a missing header, False for a content."""
 _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?|--spec-constant=(\d+):(.*)", re.DOTALL)
-"""A define, or a specialization constant: what a value is given to, and that value."""
+"""A define or a specialization constant, with the name and the value."""
 
 
 def weight(differences: Iterable[Difference]) -> int:

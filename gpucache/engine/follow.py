@@ -60,12 +60,12 @@ class Following:
             raise self._error
 
     def unseen(self, *, damaged: bool = False) -> Selected:
-        """Every entry of the caches that was not given before; damaged ones may be incomplete only."""
+        """Every entry that was not returned before, but no damaged one, as it may be incomplete."""
         found = self._beside([(cache, cache.scan()) for cache in self._caches])
         return [(cache, self._new(cache, entries, damaged=damaged)) for cache, entries in found]
 
     def pass_over(self) -> None:
-        """Never give what the caches have now."""
+        """Skip all entries that the caches have now."""
         for _, entries in self.unseen(damaged=True):
             for _ in entries:
                 pass
@@ -76,11 +76,11 @@ class Following:
         self._seen = {*self._old}
 
     def try_again(self, cache: str, key: str) -> None:
-        """Give an entry again with the next ones, as it did not arrive."""
+        """Return an entry again with the next batch, as it did not arrive."""
         self._seen = {one for one in self._seen if (one[0], one[2]) != (cache, key)} | self._old
 
     def batches(self) -> Iterator[Selected]:
-        """The entries that are written from the beginning on, in the last batch damaged ones, too."""
+        """Batches of the entries written from the start on; the last one has damaged entries, too."""
         while not self._ended():
             self._raise()
             try:

@@ -16,7 +16,7 @@ _FOLDER = "<include directory>"
 _OPTIONS = r"(?m)^(Options used by backend compiler: ).*$"
 _NO_PATH = r"(?<![\w./\"<-])"
 _ABOVE = r"(?=[^\s:]*\.\./)"
-"""Follows an include directory in the path of a header that may be outside of it."""
+"""Follows an include directory if the rest of the path leads upwards, and so maybe out of it."""
 
 
 def find(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:

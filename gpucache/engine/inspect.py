@@ -43,13 +43,13 @@ Fields = Callable[[str], Sequence[KeyField]]
 RESTLESS_STEPS = 3
 """How many keys in a row must differ in one field before we say that it changes at every build."""
 UNREAD_NS = 30 * 86_400 * 10**9
-"""From which age on an entry that was not read since it was made is worth a word."""
+"""The age from which an entry that was never read is reported."""
 GROWTH_ENTRIES = 8
 """How many entries of a program, none ever hit, count as growth."""
 PROGRAMS_READ = 50
 """The number of programs whose key fields are read: the ones with the most entries."""
 TWINS_READ = 4
-"""For how many sets of entries with equal bytes key fields are read: the largest of a program."""
+"""The number of sets of equal entries of a program whose key fields are read, the largest first."""
 _NOT_TOLD = frozenset({"resolution of includes"})
 # People change these on purpose, so they are reported only if the values look made by a machine.
 _CHOSEN = frozenset({"option", "checks", "local size", "name expression"})
@@ -65,7 +65,7 @@ _NUMBER = r"(?<![\w.])\d{2,7}(?![\w.])"
 
 
 _PACKED = struct.Struct(">Q?32sq")
-"""The record of an entry until all were seen, in 49 bytes, as there may be a million."""
+"""An entry in 49 bytes until all have been read, as there may be a million."""
 
 
 class _Trace(NamedTuple):
@@ -87,7 +87,7 @@ class Traces:
     def __init__(self) -> None:
         self._programs: defaultdict[tuple[str, str], bytearray] = defaultdict(bytearray)
         self.shows_use = False
-        """Whether any entry was used since it was made: else nothing says that one was not."""
+        """Whether any entry was read since it was made; if none was, reads may leave no trace."""
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and keeps a trace of each."""
@@ -103,7 +103,7 @@ class Traces:
             yield entry
 
     def largest(self) -> Iterator[tuple[str, str, list[_Trace]]]:
-        """Each program and target with its traces in the order of making, that with the most first."""
+        """Each program and target with its traces, oldest first; the one with the most traces first."""
         for (program, target), own in sorted(
             self._programs.items(), key=lambda item: (-len(item[1]), item[0])
         ):
@@ -273,7 +273,7 @@ def overview(opened: Opened, others: Sequence[Cache], unused: Sequence[Cache], t
 
 
 def own_contents(own: OwnRoot) -> OwnContents:
-    """All that there is to know of a root of our own cache."""
+    """A root of our own cache: its state, advice, misses and processes."""
     traces, origins = Traces(), Origins()
     found = own_state(own, origins.of(traces.of(own.scan())))
     advice = advise_on(traces, key_fields_of(own), time.time_ns())
@@ -388,7 +388,7 @@ class _End(threading.Event):
         self._unread = unread
 
     def is_set(self) -> bool:
-        """Called by the library every time that it looks for changes."""
+        """Whether to stop; the library calls this whenever it looks for changes."""
         return super().is_set() or self._unread()
 
 

@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     devices: tuple[Device, ...]
     environment: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    """For each target that could mean several devices, a sentence that says which one is meant."""
+    """A sentence for each ambiguous target, which says which device it means."""
 
 
 def find_machine(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 UNNAMED = "unnamed"
 ALIAS = "alias of "
-"""The beginning of the names of histories that only say under which name builds are recorded."""
+"""The beginning of the name of a history that only refers to another one."""
 _DIGITS = 16
 _SPIRV_BEGINS = (b"\x03", b"\x07")
 """The first byte of a module, by its byte order, which no text begins with."""
@@ -124,7 +124,7 @@ def _base(name: str) -> str:
 _PROGRAMS_KEPT = 64
 _SOURCE_BYTES_KEPT = 256 << 10
 _QUESTIONS_KEPT = 64
-"""For more questions, reading the answers from a memo of the store is about as fast."""
+"""The most questions of a request that is kept: with more, a memo of the store is about as fast."""
 _CLOCK_MACROS = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 _CLOCK_MACRO = r"\b__(DATE|TIME|TIMESTAMP)__\b"
 
@@ -152,7 +152,7 @@ class Prepared(_Prepared):
 
     @property
     def is_bound(self) -> bool:
-        """Whether the located key names directories of this machine, and not only the program's own names."""
+        """Whether the located key has directories of this machine, and not only the program's own names."""
         return any(item.label in (SEARCHED, FOLDER) for item in self.located)
 
     def keys(self) -> Iterator[CacheKey]:

@@ -100,7 +100,7 @@ def recorded_programs(found: RecordingFolder) -> list[RecordedProgram]:
 
 
 def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """Directories that no option names, and without which a closure would differ: they are searched first."""
+    """Directories that no option names and that are searched first, so that a closure may depend on them."""
     rule, found = compilation.rule, []
     if rule.home is not None:
         homeless = compilation._replace(rule=rule._replace(home=None))

@@ -37,7 +37,7 @@ that are older than 30 days; 0 for none."""
 
 
 class Origin(NamedTuple):
-    """The facts shared by entries that are out of reach together: their producer and their reader."""
+    """The producer and the reader of entries, which become unusable together."""
 
     producer: str
     gone: str

@@ -106,7 +106,7 @@ def files_seen() -> str:
 
 
 def _rights() -> int:
-    """A checksum of the user, groups and capabilities of the thread. Raises OSError."""
+    """A checksum of this thread's user, groups and capabilities. Raises OSError."""
     total = 0
     for line in Path("/proc/thread-self/status").read_bytes().splitlines(keepends=True):
         if line.startswith((b"Uid:", b"Gid:", b"Groups:", b"CapEff:")):

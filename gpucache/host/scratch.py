@@ -53,7 +53,7 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
 
     @classmethod
     def adopt(cls, place: str, lock: int) -> "scratch":
-        """One that this process made before it was Python, with the descriptor of its lock, or -1."""
+        """A directory that ``native/run.c`` made in this process, with the descriptor of its lock, or -1."""
         made = cls("")
         made._place = place
         if lock >= 0:

@@ -71,13 +71,13 @@ class Apart:
 class _Token(NamedTuple):
     kind: str
     text: bytes
-    """For a directive without comments and with single blanks."""
+    """The text of a directive, without comments and with single blanks."""
     end: int
 
 
 @dataclass(slots=True)
 class _Body:
-    """The rest of a source after the lines with which all begin."""
+    """A source without the tokens with which all sources begin."""
 
     part: Part
     start: int
@@ -88,7 +88,7 @@ class _Body:
 
 
 class _Unfit(Exception):  # noqa: N818 - a result on its way up, not an error
-    """Why sources are apart."""
+    """Sources cannot be joined; the text says why."""
 
 
 def join(parts: Sequence[Part]) -> Joined | Apart:
@@ -198,7 +198,7 @@ def _take_directive(body: _Body, name: bytes, rest: bytes, depth: int, before: b
 
 
 def _declared(part: Part, code: Sequence[_Token], macros: Container[bytes]) -> Iterator[bytes]:
-    """The names that a source declares for all text after it, and some that it only mentions."""
+    """The names that a source may declare at file scope; some of them it only mentions."""
     at, fresh, see_through = 0, True, 0
     while at < len(code):
         kind, text, _ = code[at]

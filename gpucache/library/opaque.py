@@ -33,7 +33,7 @@ class Owner(NamedTuple):
     untold: str
     """Why a miss may have no reason, in one sentence."""
     compilers: tuple[str, ...] = ()
-    """The libraries that compile for it, by name: its key has their versions at most, ours their builds."""
+    """The compilers that it uses, by library: our keys add their builds, as its own has versions at most."""
 
 
 Pairs = Sequence[tuple[str, str]]
@@ -141,7 +141,7 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
 
 
 def _reason(stores: Stores, owner: Owner, made: Entry) -> Miss:
-    """The fate of the entry, or how the nearest build of its program for its target is described."""
+    """Why the entry is missing, or how the nearest build of its program and target differs."""
     key = str(made.key)
     events = [(one, store) for store in stores.on_disk() for one in store.history.events(made.head.program)]
     unnamed = [one for store in stores.on_disk() for one in store.history.events(UNREADABLE)]

@@ -36,7 +36,7 @@ _AFTER_MISSES = frozenset(
     }
 )
 ABI = 1
-"""The number of the signatures below: a library that was built before they changed is not called."""
+"""The version of the signatures below: a library with another one is not called."""
 _MACHINE = "/etc/gpucache.toml"
 """As ``settings`` has it."""
 _INFO = 20
@@ -67,7 +67,7 @@ class Row(NamedTuple):
     fields: tuple[bytes, ...]
     """The fields of the answer, as ``serve`` documents them for each kind."""
     note: bytes
-    """Compile time, key, target and name."""
+    """The compile time, key, target and program's name of the entry."""
 
 
 class Library:
@@ -292,7 +292,7 @@ class Counter:
             note(self._stores, self._hits, self._misses, self._saved_ns)
 
     def _is_written(self) -> bool:
-        """Whether nothing remains to be done, as all were hits of rows."""
+        """Whether the counts need no further writing: C wrote them, or there is no cache to write to."""
         if "gpucache.library.process" in sys.modules:
             return False
         places, writes = _roots(environment())

@@ -43,7 +43,7 @@ class _Place:
 
 
 class _Module:
-    """A SPIR-V module that was not built yet, and its constants by number."""
+    """A SPIR-V module that is not built yet, with its constants by number."""
 
     def __init__(self, il: bytes) -> None:
         self.il = il
@@ -56,7 +56,7 @@ class _Hook:
         self._inside = threading.local()
         self._installed = False
         self._modules: WeakValueDictionary[int, _Module] = WeakValueDictionary()
-        """Modules by OpenCL's handle; each ends with the binding's program, which owns it."""
+        """Modules by OpenCL's handle; a module is dropped together with PyOpenCL's program."""
         self._places = [_Place(cl.Program, "build", self._build)]
         if hasattr(cl._cl._Program, "set_specialization_constant"):  # from OpenCL 2.2
             self._places += [

@@ -25,7 +25,7 @@ from gpucache.model import Device, Target, Toolchain
 EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
 """Read from the current directory by Intel's runtime when it is loaded."""
 _VENDORS = "/etc/OpenCL/vendors"
-"""Where an OpenCL loader looks for drivers without any configuration."""
+"""The directory in which OpenCL loaders look for drivers by default."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Part of the key of a probe: another machine with another CPU may have the same files, as in an image."""
 _OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST_.*|GPUCACHE_.*")
@@ -66,7 +66,7 @@ def remember(memory: Memory, backend: str, rows: Sequence[Device]) -> None:
 
 
 def _name(backend: str) -> str:
-    """The key of the devices: of a loader with the same configuration, as all of them name a target."""
+    """The key under which a backend's devices are remembered, for one configuration of its loader."""
     told = sorted((name, value) for name, value in os.environ.items() if not _OF_A_SHELL.fullmatch(name))
     boot = ""
     with suppress(OSError):

@@ -33,7 +33,7 @@ from gpucache.remote.signing import SigningKey, TrustedKeys
 FOLDER = "catalogues/"
 INDEX, _NUMBERED = "index", "indexes/"
 _LAST, _HOUR_NS = 64, 3600 * 10**9
-"""How many of the newest indexes stay, and how long the older ones do: ``index`` may be a copy of one."""
+"""How many of the newest indexes are not removed, and for how long older ones: ``index`` may be a copy."""
 _MOST_STEPS = 10_000
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""

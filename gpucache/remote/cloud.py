@@ -44,7 +44,7 @@ _PAGE_BYTES, _REQUEST_BYTES = 16 << 20, 64 << 10
 them by one or two pages of 1 kB an object. Also those of any reply beside an object, such as an error's."""
 _LARGEST_REPLACED = 1 << 30
 _TRIES = 30
-"""How often an object is replaced again after another writer came between."""
+"""How often replacing an object is tried again after another writer changed it."""
 _URL = re.compile(r"(s3|gs|az)://([A-Za-z0-9][A-Za-z0-9._-]*)/?((?:[A-Za-z0-9_=+-][A-Za-z0-9._=+-]*/?)*)")
 _AWS_KEYS = {
     "access_key_id": "aws_access_key_id",
@@ -209,7 +209,7 @@ class CloudObjects:
         raise RemoteError(f"other machines change {name} in {self.url} all the time; try again later")
 
     def remove(self, names: Iterable[str]) -> None:
-        """Many in one request, where the cloud has such requests."""
+        """Remove many objects with one request, if the cloud has such requests."""
         import obstore
 
         for group in batches(map(require_removable, names), _AT_ONCE_REMOVED):
@@ -225,7 +225,7 @@ class CloudObjects:
         """Everything is shown."""
 
     def close(self) -> None:
-        """Its connections end with the last reference to it."""
+        """Do nothing: connections end with the last reference to the store."""
         self._relay.close()
 
     def _store_for(self, size_bytes: int, *, reads: bool = False) -> "ObjectStore":
@@ -270,7 +270,7 @@ class CloudObjects:
 
     @contextmanager
     def _asked(self, received_bytes: int, sent_bytes: int) -> Iterator[None]:
-        """Around each request, which may move so many bytes: its failure in one sentence."""
+        """A context around a request for so many bytes, which turns its failure into one sentence."""
         from obstore.exceptions import BaseError
 
         global _process

@@ -37,7 +37,7 @@ from gpucache.units import printable
 
 _PIECE_BYTES = 1 << 20
 _LARGEST_TALK = 1 << 16
-"""The bytes that are read of a refusal, so that its connection can be kept."""
+"""The most bytes of a refusal that are read, so that its connection can be used again."""
 _REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
 _LINK_LOCAL = "169.254."
@@ -53,7 +53,7 @@ class Reply(NamedTuple):
     status: int
     headers: HTTPMessage
     data: bytes
-    """Empty if it is not whole."""
+    """The content; empty if it is not complete."""
     url: str
     """Its address, behind redirects."""
     is_whole: bool = True
@@ -107,7 +107,7 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection, _Connection):
-    """The same with TLS."""
+    """A ``_Connection`` with TLS."""
 
 
 class _Deadline:
@@ -150,7 +150,7 @@ class Connections:
         """By process, as a forked one must not use its parent's connections, and by server."""
 
     def reply(self, request: Request) -> Reply:
-        """The reply within the time of one request, however often it is requested.
+        """The reply, within the time of one request for all tries together.
 
         Raises RemoteError if there is none.
         """

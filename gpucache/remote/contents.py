@@ -244,7 +244,7 @@ class StoredCache(Cache):
         raise UsageError("a store is not asked for a miss; pull it, and ask the cache")
 
     def _own(self, more: str = "") -> Iterator[Signed]:
-        """The records of its system, and for our own cache those of one more."""
+        """The records of its system; for our own cache also the rows' records."""
         systems = (self.name, more) if self.name == OWN else (self.name,)
         return (one for one in self._contents.catalogue.records.values() if one.record.system in systems)
 

@@ -77,7 +77,7 @@ class FolderObjects:
             raise self._failed("read", error) from None
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-        """Files, bounded before they are read; threads cost more than they save where files come at once."""
+        """Read files, each bounded by its size, without threads, which would cost more than they save."""
         left, began = iter(names), time.monotonic()
         yield from [(name, self._read(name, limit_bytes)) for name in islice(left, _FEW)]
         some = in_parallel if time.monotonic() - began > _FEW * _SLOW_S else map
@@ -88,7 +88,7 @@ class FolderObjects:
         objects: Iterable[tuple[str, bytes]],
         files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
     ) -> Iterator[tuple[str, bool]]:
-        """Files, each linked into place once threads have it on disk: elsewhere they would hinder another."""
+        """Create files: threads sync each to disk, then it is linked into place."""
         under_way, kept = set[_Steps](), _Opened()
 
         def begun() -> Iterator[tuple[str, _Steps, BinaryIO | bool, int]]:
@@ -109,7 +109,7 @@ class FolderObjects:
             kept.close()
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Rename over the old file; of two writers at once the last one's stays."""
+        """Rename over the old file; if two write at once, the last wins."""
         try:
             with self._folder_of(name) as (folder, last):
                 data = change(self._read(name, _LARGEST_REPLACED))

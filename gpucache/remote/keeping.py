@@ -33,7 +33,7 @@ class Keeping(NamedTuple):
     used_ns: Mapping[str, int]
     """The last day of use, by mark of the entry."""
     outdated: tuple[str, ...]
-    """The objects of uses that nobody needs any more."""
+    """The objects of uses that newer ones replace."""
 
     def pinned(self, mark: str) -> str:
         """The name of a pin that an entry has; empty if it has none."""
@@ -44,7 +44,7 @@ NOTHING_KEPT = Keeping({}, {}, ())
 
 
 def mark_of(system: str, key: str) -> str:
-    """The mark of an entry, by which pins and uses name it; the rows of our own entries have those."""
+    """The mark by which pins and uses name an entry; a row has its entry's mark."""
     system, key = (OWN, key[:64]) if system == ROWS else (system, key)
     return sha256(f"{system}\0{key}".encode("utf-8", "replace")).hexdigest()[:_DIGITS]
 

@@ -29,12 +29,12 @@ class Machine(NamedTuple):
     """The fields of the compilers of the machine, for our own entries: one of them has to be the entry's."""
 
     elsewhere: bool = False
-    """Whether it is another machine, so that the caches of this one say nothing about it."""
+    """Whether it is another machine, so that this machine's caches say nothing about it."""
     untold: tuple[str, ...] = ()
     """The facts that also decide about hits of a cache and that no entry names, as ``Moving.untold``."""
 
     def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
-        """The same with the known facts of the programs of one cache."""
+        """This machine with the known facts of one cache's programs."""
         return self if self.elsewhere else self._replace(known={**self.known, **facts()})
 
     def differences(self, record: Record) -> tuple[Mismatch, ...]:
@@ -57,14 +57,14 @@ class Machine(NamedTuple):
         return (*(label for label, there in facts.items() if not self._here(label, there)), *hidden)
 
     def _here(self, label: str, there: Sequence[str]) -> frozenset[str]:
-        """The known values for a label; of architectures those of the kind, as a machine may hide its GPU."""
+        """The known values for a label; for an architecture, the values of its kind."""
         if label not in (Fact.ARCHITECTURE, Fact.PTX):
             return self.known.get(label, frozenset())
         kinds = {_kind(one) for one in there}
         return frozenset(one for one in self.known.get(Fact.ARCHITECTURE, ()) if _kind(one) in kinds)
 
     def _own(self, record: Record) -> tuple[Mismatch, ...]:
-        """The fewest fields in which a compiler of the kind on this machine differs; none without one."""
+        """The differences to the most similar compiler of this kind here; empty if there is none."""
         ways = [
             tuple(Mismatch(label, value, one[label]) for label, value in record.facts if one[label] != value)
             for one in self._alike(record)
@@ -100,7 +100,7 @@ def _kind(architecture: str) -> str:
 
 
 def _fits(label: str, there: str, here: str) -> bool:
-    """Whether a value of an entry serves a machine with another."""
+    """Whether an entry with one value of a fact can be used where the fact has another value."""
     if there == here or there == _AS_IN_NAMES.sub("_", here):
         return True
     if label == Fact.PTX:

@@ -24,7 +24,7 @@ BATCH_BYTES = 64 << 20
 MOST_OBJECTS = 300_000
 """How many objects a store may list."""
 _MOST_SMALL = 100_000
-"""How many of them may be catalogues, which are merged, and marks, which go after an hour."""
+"""The most objects that may be catalogues, which get merged, or marks, which are removed after an hour."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _REMOVABLE = re.compile(
@@ -62,11 +62,11 @@ class File(NamedTuple):
     """An object as a file for other programs, in a store that has such files."""
 
     path: str = ""
-    """Its path as its owner lays it out, below a directory of the system; empty for one of gpucache alone."""
+    """The path at which its owner has the file, below the system's directory; else empty."""
     head: int = 0
-    """How many of its first bytes are not part of that file."""
+    """The length of the object's head, which is not part of the file."""
     about: str = ""
-    """Its system, target and compiler, for people."""
+    """The entry's system, target and compiler, for people."""
 
 
 class Files(NamedTuple):
@@ -252,7 +252,7 @@ def public(url: str) -> str:
 
 
 def require_object_name(name: str) -> str:
-    """A name as it is; raises RemoteError for one that a store must not be asked for."""
+    """Return the name; raises RemoteError if it must not be requested from a store."""
     if not _NAME.fullmatch(name) or len(name) > 512:
         raise RemoteError(f"{name[:80]!r} is not a name of an object in a store; remove it from the store")
     return name
@@ -264,7 +264,7 @@ def is_removable(name: str) -> bool:
 
 
 def require_removable(name: str) -> str:
-    """The same name; raises RemoteError for any other."""
+    """Return the name; raises RemoteError unless gpucache gives such names and so may remove the object."""
     if not is_removable(name):
         raise RemoteError(f"{name[:80]!r} is not a name that gpucache gives; remove it by hand")
     return name

@@ -45,8 +45,8 @@ def pull(
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
-    The machine is queried for once, if the store has entries of the caches, with the backends that show
-    their facts or None for all.
+    ``machine`` is called once if the store has entries of the caches, with the backends that know their
+    facts, or None for all.
     """
     catalogue = require_store(store, read_catalogue(store, trusted))
     yield from catalogue.findings
@@ -87,7 +87,7 @@ def pull(
 def _chosen(
     cache: Cache, by_key: Mapping[str, list[Signed]], trusted: TrustedKeys, machine: Callable[[], Machine]
 ) -> Iterator[Signed | Pulled]:
-    """For each key the newest record that is believed and fits the machine, or the reason not to pull one.
+    """For each key the newest believed record that fits the machine, or why none is pulled.
 
     The machine is only asked about entries that are not there.
     """

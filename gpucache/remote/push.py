@@ -49,7 +49,7 @@ class _Sent(NamedTuple):
     record: Signed
     tells: str
     waits: set[str]
-    """The names of the objects that are not there yet."""
+    """The names of its objects that have not arrived yet."""
 
 
 def push(
@@ -131,7 +131,7 @@ class _Sending:
         self._count = 0
         self.go_by(catalogue)
         self.files = Files({}, [])
-        """The objects under way as files for other programs."""
+        """The objects in transit, as files for other programs."""
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
         self.wrote = False
@@ -306,5 +306,5 @@ class _Sending:
 
 
 def _place(record: Record) -> str:
-    """The same text for entries of which one suffices: of our own any sound build of a key."""
+    """A text that is equal for entries of which one suffices: for our own cache, builds with one key."""
     return record.key if record.system == OWN else record.digest

@@ -72,7 +72,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record, its signer's id and the signature; both may be empty, and nobody believes that."""
+    """A record with its signer's id and the signature; a record without them is not believed."""
 
     record: Record
     signer: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z")] = UNSIGNED

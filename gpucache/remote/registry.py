@@ -188,7 +188,7 @@ class _Pack(NamedTuple):
 
     @property
     def age(self) -> tuple[bool, int, str]:
-        """Orders packs: of two that have an object of one name the first counts."""
+        """The order of packs: if two have an object with one name, the first pack's is used."""
         return not self.tag.endswith(_REPLACED), self.config.written_ns, self.tag
 
 
@@ -396,7 +396,7 @@ class RegistryObjects:
         return True
 
     def _drop(self, pack: _Pack) -> None:
-        """Remove a pack, whose objects others have by now."""
+        """Remove a pack whose objects are in other packs by now."""
         answer = self._client.ask("DELETE", f"manifests/{pack.blob.digest}", (202, 200, 204, 404, *_KEEPS))
         if answer.status in _KEEPS:
             self._push_pack((), _EMPTY, pack.tag)
@@ -555,7 +555,7 @@ class RegistryObjects:
     def _layers(
         self, objects: Iterable[tuple[str, bytes]], files: Files, present: list[str]
     ) -> Iterator[_Layer]:
-        """Objects that are in no pack, in layers; the names of others go to ``present``."""
+        """Put objects that are in no pack into layers; the names of all others go to ``present``."""
         seen: set[str] = set()
         layer = _Layer()
         for name, data in objects:

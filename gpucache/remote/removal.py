@@ -24,7 +24,7 @@ _HOUR_NS = 3600 * 10**9
 _YOUNG_NS, _YOUNG_S = 50 * 60 * 10**9, 5 * 60
 """Until when objects may be taken out of a mark, and how long that may take; no run acts on it then."""
 _TURN_S = 30 * 60
-"""How long a run acts on a mark; another one removes the mark of a run that was killed after an hour."""
+"""How long a run may act on a mark; an hour later another run may take over."""
 _MOST_NAMES = 100_000
 _MOST_BYTES = 16 << 20
 _TRIES = 10

@@ -101,7 +101,7 @@ class TrustedKeys(NamedTuple):
         return True
 
     def vouch(self, signer: str, data: bytes, encoded: str) -> None:
-        """Take a signature of one of them as checked."""
+        """Remember a signature as checked."""
         with suppress(ValueError):
             _note_verified(self.keys[signer], b64decode(encoded, validate=True), data)
 
@@ -236,7 +236,7 @@ def _require_owner(path: Path, status: os.stat_result, others: int, problem: str
 
 
 def _lines(word: str) -> list[str]:
-    """The lines of keys that a word is, or those in the file that it names."""
+    """The lines of keys in a word: the word itself, or the lines of the file that it names."""
     with suppress(ValueError):
         _parsed(word)
         return [word]

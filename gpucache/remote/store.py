@@ -33,9 +33,9 @@ _MOST_BYTES = 256 << 20
 _BATCH_BYTES = 8 << 20
 """After how many bytes no more entries are sent at a time."""
 _PAUSE_S = 60.0
-"""How long a store is not asked after it failed, or cost more than it saved."""
+"""How long no request is sent to a store that failed or cost more than it saved."""
 _ENOUGH = 0.8
-"""The part of the limit from which nothing more is asked, as the next reply would be cut off."""
+"""The part of the time limit after which no request is sent, as its reply would come too late."""
 UNBELIEVED = (
     "GPUCACHE_TRUSTED_KEYS names no key, and you have none, so no entry is believed; set it to the .pub file "
     "of the key that signs them"
@@ -122,7 +122,7 @@ class RemoteStore:
         return self._opened.objects.url if self._opened and time.monotonic() >= self._reads_from else ""
 
     def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
-        """For each request the entry of the first of its keys that the store has, all asked for together."""
+        """For each request the entry of its first key that the store has; all are requested together."""
         found: list[Fetched | None] = [None] * len(wanted)
         if not any(wanted) or time.monotonic() < self._reads_from:
             return found
@@ -227,7 +227,7 @@ class RemoteStore:
             self._warn(sentence)
 
     def _send_all(self) -> None:
-        """In the sending thread: send what waits, several entries at a time."""
+        """In the sending thread: send the waiting entries, several at a time."""
         over_s: float | None = None
         while True:
             with self._changed:

@@ -145,7 +145,7 @@ def hits_of(parts: Sequence[Part]) -> list[Hit]:
 
 
 def logs_of(stores: Stores, asked: Asked, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> list[bytes]:
-    """The compiler's log of each build, as for this request."""
+    """The compiler's log of each build, in the words of this request."""
     pairs = zip(prepared, hits, strict=True)
     logs = (build_log(stores, one, hit, asked.told_options) if hit.head.has_log else "" for one, hit in pairs)
     return [log.encode(errors="surrogateescape") for log in logs]
@@ -207,7 +207,7 @@ class Rows:
         prepared: Sequence[Prepared],
         hits: Sequence[Hit],
     ) -> str:
-        """Keep the answer to a build that was a hit, or that has just been stored; why it cannot be kept."""
+        """Write the row of a build that was a hit or was just stored; returns why none can be written."""
         if len(hits) != len(prepared):
             return "a part of it has no entry"
         given = compiler.fields(self._stores, asked, prepared, hits)
@@ -235,7 +235,7 @@ class Rows:
         return self.put(row_of(replace(whole, keeps_source=late)))
 
     def put(self, row: Row) -> str:
-        """Add a row to those of its question; why that is not possible."""
+        """Add a row to the file of its question; returns why that is not possible."""
         store = self._stores.target
         if store is None:
             return "nothing can be written to the cache"
@@ -246,7 +246,7 @@ class Rows:
         return "" if rows else "it is larger than a row may be"
 
     def is_due(self, kind: Kind, question: Question) -> bool:
-        """Whether the row of a question that hit by key is to be written; not if none could be for a day."""
+        """Whether to write the row of a question that hit by key; not on the day after a failure."""
         store, place = self._stores.target, _place(kind, question)
         age_s = None if store is None else store.rows.age_s(place)
         if store is None or age_s is None or age_s > _DAY_S:
@@ -260,7 +260,7 @@ class Rows:
             store.rows.put(place, encode(()))
 
     def asked(self, place: str) -> Question | None:
-        """The fields of a question in a row of any root, without those of a process; None if it is gone."""
+        """The question of a row in any root, without the fields of its process; None if the row is gone."""
         for store in self._stores.on_disk():
             for row in rows_of(store.rows.get(place) or b"") or ():
                 return question_of(row)

@@ -60,7 +60,7 @@ def await_command(
     alone: str = "",
     adopted: "Adopted | None" = None,
 ) -> Plain:
-    """The same with the plain values of ``Ended``; with ``alone``, which says why, as it would without us.
+    """``run_command`` with the plain values of ``Ended``. With ``alone``, the reason, nothing is served.
 
     A command that is adopted runs already.
 
@@ -129,7 +129,7 @@ def _blocked() -> frozenset[int]:
 
 
 def _told(error: Exception) -> str:
-    """Why no socket can be made; raises the error if it is a defect of ours."""
+    """Why no socket can be made; raises an error that is gpucache's own defect."""
     from gpucache.errors import UsageError
 
     if isinstance(error, OSError | UsageError | RuntimeError):  # the last where no thread is left

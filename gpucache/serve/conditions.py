@@ -71,7 +71,7 @@ _BLOCK, _BLOCKS = 4096, 256
 _STAMPED = "FSBNL"
 """The kinds of conditions that have a stamp, in the order of the conditions; all as ``native`` reads them."""
 _CLOCK_NS = 10_000_000
-"""How late the times are that a local file system sets."""
+"""By how much the times lag that a local file system sets."""
 _CHANGED = "its inputs have changed since its compile"
 NEW = " is new, and for a minute may still be written"
 """The end of the only reason that goes away by itself."""
@@ -137,7 +137,7 @@ def of_view(
 
 
 def _seen(question: str, path: str, answer: str) -> Condition | None:
-    """One answer of the disk as a process must see it; None for a question that needs no answer."""
+    """The condition that a process sees the same answer of the disk; None if it does not matter."""
     text = os.fsencode(path)
     if question == "watch" or not path.startswith("/"):
         return None
@@ -185,7 +185,7 @@ class Conditions:
         """Each with its stamp, or nothing if its kind has none."""
         self._numbers: dict[tuple[int, int], int] = {}
         self._same: dict[str | int, str | int] = {}
-        """The number of each file in a closure by its number here, and the other way round."""
+        """Numbers of files in a closure by their numbers here, and the reverse."""
         self._alone: str | None = None
         if tied:
             self.add(Condition("W", b"", os.fsencode(cwd)))
@@ -235,19 +235,19 @@ class Conditions:
                 self.add(Condition("P", b"", os.fsencode(os.path.basename(file))))
 
     def add_folders(self, files: Sequence[str]) -> None:
-        """Where a compiler's own files are, in which no other file may appear that it would read, too."""
+        """The directories of a compiler's files: a new file there might be read, too."""
         for folder in dict.fromkeys(map(os.path.dirname, files)):
             self._add_names("L", folder, b"", os.fsencode(folder))
 
     def add_system(self, listed: Sequence[str], absent: Sequence[str]) -> None:
-        """The directories that decide where a compiler looks for headers, and those that must not appear."""
+        """The directories whose listings decide where headers are looked for, and missing ones that would."""
         for folder in listed:
             self._add_names("N", folder, b"", os.fsencode(folder))
         for folder in absent:
             self.add(Condition("A", b"", os.fsencode(folder)))
 
     def _add_names(self, kind: str, folder: str, place: bytes, text: bytes, names: str = "") -> None:
-        """A directory, whose names have a digest if one is given, or that is not there."""
+        """A directory by its names, whose digest must be ``names`` if given; or its absence."""
         try:
             stamp = _stamp(folder, os.stat(folder))  # which is taken before it is read
             found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before
@@ -264,7 +264,7 @@ class Conditions:
             self.add(Condition(kind, place, text, _VALUE.pack(len(found), total)), stamp)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
-        """All disk accesses made to find the headers of a program."""
+        """Add all disk accesses that found the headers of a program."""
         asked = prepared.closure.asked
         if asked is None:
             raise UncoveredError("its headers could not be read for sure")

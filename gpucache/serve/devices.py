@@ -40,7 +40,7 @@ class Facts:
     library: str
     """The file of the driver; empty if that is not known."""
     values: tuple[str, ...]
-    """In the order of ``LABELS``."""
+    """The driver's answers in the order of ``LABELS``."""
 
     COUNT = 1 + len(LABELS)
 

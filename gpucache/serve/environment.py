@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 SOCKET = "GPUCACHE_RUN_SOCKET"
 ROOTS = "GPUCACHE_RUN_ROOTS"
 FILTERS = "GPUCACHE_RUN_FILTERS"
-"""The mode and the number of this process's filters of system calls, of which a program may have more."""
+"""The mode and number of this process's seccomp filters; a program may have more."""
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
 FOLLOWED = "GPUCACHE_FOLLOWED"
-"""The process with which a push beside it ends, and the descriptor that the push closes when it is ready."""
+"""For a push next to a command: the process with which it ends, and the descriptor that it closes when
+ready."""
 REQUIRE = "GPUCACHE_REQUIRE"
 _USUAL_MS = 5_000
 _LONGEST_MS = 600_000
@@ -40,7 +41,7 @@ class Libraries:
         self.layer = layer
         self.audit = audit
         self.left_out = left_out
-        """The same where a user wants none."""
+        """The auditor's path if a user wants it left out."""
 
 
 def intercepted(

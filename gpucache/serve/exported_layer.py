@@ -31,7 +31,7 @@ _NEEDED = {
     "hip": ("nvrtc_audit", *(f"{name}_{major}" for name, major, _ in SHIMS if name != "nvrtc")),
 }
 _LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
-"""The variables by which programs come to load a library."""
+"""The variables that make programs load a library."""
 # Docker takes a line as it is, and systemd and shells read signs in it; ':' ends a path in a list.
 _PLAIN = re.compile(r"/[\w./+@%,=-]*", re.ASCII)
 
@@ -116,7 +116,7 @@ class Layer:
         return rows, sum(file.stat().st_size for file in files if file.is_file())
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:
-        """Put a file in the place of one that may be in use."""
+        """Replace a file that may be in use."""
         new = file.with_name(f".{file.name}-{token_hex(4)}")
         try:
             with new.open("xb") as stream:

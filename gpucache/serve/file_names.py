@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KEPT = "gpucache"
-"""The replacement of the eight made-up characters: as many, and of the same kind."""
+"""The replacement of the eight made-up characters, with equally many of the same kind."""
 _PREFIX = "tmp"
 _MADE_UP = re.compile(rf"({_PREFIX}|.*_)([a-z0-9_]{{8}})(\.\w+)?")
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")

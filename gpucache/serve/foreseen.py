@@ -33,7 +33,7 @@ from gpucache.serve.wire import Fields, Kind, WireError
 from gpucache.store.interface import MissedRequest
 
 _MARK = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;" % (b"0" * 32)
-"""As ``DEFEATER`` finds it, for every start."""
+"""PyOpenCL's mark, as ``DEFEATER`` finds it, with zeros for the made-up part."""
 _ANYWHERE = "/nonexistent/anywhere"
 """The directory of a program that has none of its headers there."""
 _VERSION, _LIBRARY, _HEADERS = 3, 4, 7
@@ -66,7 +66,7 @@ def recorded(kind: Kind, question: Sequence[bytes]) -> tuple[Question, bytes] | 
 def keep_recorded(
     stores: Stores, folders: Sequence[RecordingFolder], devices: Sequence[Device], targets: Sequence[str]
 ) -> None:
-    """Have the user's root answer all questions of some recordings that it has the entries for."""
+    """Write rows for all questions of recordings whose entries are in the user's root."""
     questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
     found = ((folder, build, seen) for folder in folders for build, seen in folder.recording.rows())
     for folder, build, seen in found:
@@ -82,7 +82,7 @@ def keep_recorded(
 
 
 def keep_named(stores: Stores, items: Iterable[WarmItem], devices: Sequence[Device]) -> None:
-    """Have the user's root answer programs that build named sources with exactly their options.
+    """Write rows for programs that build the named sources with exactly these options.
 
     Those of PyOpenCL and of OpenCL's own functions, and calls of our library beside the source and elsewhere:
     with the directories that were named, and with the source's own only if these are not enough. Not other
@@ -137,7 +137,7 @@ def _call(
 
 
 def keep_missed(stores: Stores, missed: Iterable[MissedRequest], devices: Sequence[Device]) -> None:
-    """Have the user's root answer requests that programs missed and that have entries by now."""
+    """Write rows for requests that programs missed and that have entries by now."""
     questions = Questions(stores, Libraries(), Devices(probe=lambda: devices))
     for one in missed:
         question = Question(Kind.BUILD, one.request.cwd, one.question, "")

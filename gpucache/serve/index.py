@@ -42,7 +42,7 @@ from gpucache.model import CacheKey
 from gpucache.serve.wire import Kind, number
 
 ROWS_CAP = 8
-"""The most answers to one question, each under other conditions: the latest are kept."""
+"""The most rows of a question, with different conditions each: the latest stay."""
 _MAGIC, _VERSION = b"GPCINDEX", 5  # of records with a source and with its digest
 # A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
 # not see. Entries need no such step: their key has the headers, so a scanner that sees more makes another.
@@ -51,7 +51,7 @@ _ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _TAIL = 80
-"""A longer source's end is in no digest of it, nor, with a mark of PyOpenCL for each run, in a question's."""
+"""The bytes at a source's end that are in no digest, as PyOpenCL's mark differs in each run."""
 _MADE_UP = b"pyopencl_defeat_cache_"
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
 SOURCE, DEVICES, DEVICE_FIELDS = 4, 6, 8
@@ -83,7 +83,7 @@ class Reference(NamedTuple):
     field: int
     key: CacheKey
     checksum: bytes
-    """Of its description, so that no other entry of this key is taken for it."""
+    """The checksum of its description, which distinguishes it from other entries of this key."""
     created_ns: int
 
 
@@ -95,7 +95,7 @@ class Answered:
     kind: Kind
     question: tuple[bytes, ...]
     answer: tuple[bytes, ...]
-    """The fields of a hit, those empty that are in entries."""
+    """The fields of a hit; a field that is an entry's payload is empty."""
     conditions: tuple[Condition, ...]
     holes: tuple[Hole, ...] = ()
     references: tuple[Reference, ...] = ()

@@ -55,11 +55,11 @@ class Listening:
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
         self.within = self.missed = 0
-        """Hits that gpucache in the programs themselves served."""
+        """Hits of gpucache's library inside the programs."""
         self.told: list[bytes] = []
         """Notes of processes that cannot write the file."""
         self.filtered = 0
-        """How many builds of processes with filters of system calls of their own could not be asked about."""
+        """How many builds could not ask, as their processes have seccomp filters of their own."""
         self.launched: list[bytes] = []
         """Launches that no entry of the index's answers is compiled for: its question and the local size."""
         self.hits: list[bytes] = []

@@ -53,10 +53,10 @@ _MADE_UP = 8
 
 
 class Library(NamedTuple):
-    """A library with this interface: what differs. Its two modules have functions of the same names."""
+    """What differs between NVRTC and hipRTC. Their modules have functions of the same names."""
 
     mark: str
-    """Before the version in a request."""
+    """The text before the version in a request."""
     backend: Backend
     options: ModuleType
     compiler: ModuleType
@@ -214,7 +214,7 @@ def _toolchain(
 
 
 def searched(call: Call) -> tuple[list[Path], list[Path]]:
-    """The paths where libraries of a call's NVRTC are looked for in vain, and its files."""
+    """The missing paths where libraries of a call's NVRTC are searched, and its files."""
     library_path = call.environ.get(LIBRARY_PATH, "")
     found: tuple[list[Path], list[Path]] = call.rtc.compiler.search(call.library, call.version, library_path)
     return found
@@ -262,7 +262,7 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
 
 
 def keep_call(kept: Rows, stores: Stores, question: Question, prepared: Prepared) -> str:
-    """Keep the row of a call of our library that has an entry; why it cannot be kept. Raises WireError."""
+    """Write the row of a call of our library that has an entry; returns why it cannot. Raises WireError."""
     prepared = prepared._replace(request=prepared.request._replace(program=named(prepared.request.program)))
     found = find(stores._replace(read_only=True, remote=None), prepared, whole=True)
     hits = [found] if isinstance(found, Hit) else []
@@ -298,7 +298,7 @@ class NVRTCServing(Session[Call]):
         super().__init__(NVRTC(), stores, say)
 
     def look_up(self, asked: Call) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
-        """The same, for a while; a source without includes reads nothing, and saves a thread."""
+        """Look a call up, within a limit. A source without includes reads no files and needs no thread."""
         if b"include" not in asked.source:
             return super().look_up(asked)
         try:
@@ -367,7 +367,7 @@ def _refusal(one: Build[Call], given: _Given) -> str | None:
 
 
 def _is_of_name(one: Build[Call]) -> bool:
-    """Whether the made-up part of a file name is in no text that was read, so that it came from the name."""
+    """Whether the made-up part of a file name is in none of the texts, so that it comes from the name."""
     try:
         return not one.asked.file_name.is_in(_texts(one.asked, one.prepared[0]))
     except OSError:

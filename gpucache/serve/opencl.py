@@ -85,7 +85,7 @@ class Asked:
     name: str = ""
     language: Language = Language.OPENCL_C
     constants: tuple[str, ...] = ()
-    """The options that set the specialization constants of a module."""
+    """Options that set the module's specialization constants."""
 
     is_ours = False
 
@@ -262,10 +262,7 @@ class Parts(OpenCL):
 
 
 def keys_of_part(prepared: Sequence[Prepared]) -> list[CacheKey]:
-    """The key of a part's object for each device.
-
-    It may contain paths, and is no artifact in which they could be looked for.
-    """
+    """The key of a part's object for each device: the located one if the object may contain paths."""
     placed = (one.is_bound or one.compilation.holds_paths for one in prepared)
     return [
         one.located_key if is_placed else one.key for one, is_placed in zip(prepared, placed, strict=True)
@@ -393,7 +390,7 @@ class OpenCLServing(Session[Asked]):
         return self.settled(token, settle)
 
     def keep_row(self, one: Build[Asked], hits: Sequence[Hit]) -> None:
-        """The same, but for links: this process has named their parts, and reads their headers once more."""
+        """Write the row, except for a link: only this process knows the marks of its parts."""
         if not one.asked.parts:
             super().keep_row(one, hits)
 
@@ -567,7 +564,7 @@ class OpenCLServing(Session[Asked]):
 
 
 def _reads(prepared: Prepared) -> bool:
-    """Whether a program includes anything; a driver's configuration is not of it alone."""
+    """Whether a program includes anything, apart from the driver's configuration."""
     closure = prepared.closure
     return closure.asked is None or any(include.name != EARLY_FILE for include in closure.includes)
 

@@ -46,7 +46,7 @@ class Questions:
         self.too_many = False
 
     def heard(self, handlers: Handlers) -> Handlers:
-        """The same handlers, with the questions that come to them kept."""
+        """Handlers that also remember the questions that they get."""
         return {
             kind: partial(self._hear, kind, handler) if kind in (Kind.COMPILE, *self._compilers) else handler
             for kind, handler in handlers.items()

@@ -39,7 +39,7 @@ class Recorder:
         self._lock = Lock()
         self._tokens = count(1)
         self._builds: dict[bytes, tuple[tuple[str, ...], tuple[int, ...]]] = {}
-        """The digests of each, and the codes by which its compiler refuses a program."""
+        """The digest of each build, with the codes by which its compiler refuses programs."""
         self._sizes: Counter[bytes] = Counter()
         self.unrecorded: Counter[str] = Counter()
         """Why builds were not recorded, each reason with how many."""

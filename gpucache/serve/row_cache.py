@@ -54,7 +54,7 @@ class RowCache(Cache):
         return PortableEntry(NAME, entry.key, (PortableFile(entry.path, entry.handle, OWN_MODE),))
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002
-        """Whether a row is here, or is of no use as its entry is not."""
+        """Whether a row need not be pulled: it exists, or its entry is missing."""
 
         def has(key: str, _: Collection[str]) -> bool:
             entry, _, rest = key.partition("-")
@@ -69,7 +69,7 @@ class RowCache(Cache):
         return has
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Add each to the rows of its question, the last in their order: those of this machine come first."""
+        """Add each row to its question's file, after the rows of this machine."""
         return map(self._restore, entries)
 
     def _restore(self, entry: PortableEntry) -> Restored:
@@ -86,19 +86,19 @@ class RowCache(Cache):
         return Restored(done=done, reason="" if done else "it cannot be written", failed=not done)
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """Nothing more than the entry."""
+        """The report of a row, which has nothing but the entry's facts."""
         return EntryReport(entry, (), ())
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """Refused, as nothing in it is compiled; raises FormatError."""
+        """Raise FormatError, as a row contains nothing compiled."""
         raise FormatError(f"{entry.key} has no compiled bytes")
 
     def check(self, entry: CacheEntry) -> Checked:
-        """As sound: C checks it at every hit."""
+        """Report no problem: C checks a row at every hit."""
         return Checked(entry.key)
 
     def remove(self, entry: CacheEntry, _why: str) -> Kept | None:
-        """The file of its question goes."""
+        """Remove the file of its question."""
         self._store.rows.remove(entry.key.split("-")[1])
         return None
 

@@ -33,7 +33,7 @@ READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
 _SWITCH_S = 0.0002
-"""After how long a thread that keeps an entry lets one go on that a program waits for."""
+"""Python's switch interval: threads that store entries soon give way to one that a program waits for."""
 _CREDENTIALS = struct.Struct("3i")
 
 

@@ -58,7 +58,7 @@ class Build(Generic[A]):
     view: bytes = b""
     """What its program must see, as it is sent with a reply."""
     doubt: str = ""
-    """Why its program does not see that; empty as far as it does."""
+    """Why its program does not see ``view``; empty if it does."""
     rejected: str = ""
     """The driver's complaint about our binaries; empty if it took them."""
     sizes: set[tuple[int, ...]] = field(default_factory=set)
@@ -200,7 +200,7 @@ class Session(ABC, Generic[A]):
         return self.view_of(prepared, *self.compiler.files(asked))
 
     def view_of(self, prepared: Sequence[Prepared], *compilers: Sequence[str]) -> bytes:
-        """The same for the files of some compilers."""
+        """What a program must see: its headers, and the files of some compilers."""
         files = dict.fromkeys(file for each in compilers for file in each)
         return view_of(of_view((each.closure for each in prepared), files, self._since_ns))
 
@@ -288,7 +288,7 @@ class Session(ABC, Generic[A]):
             self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
 
     def keep_found(self, one: Build[A]) -> None:
-        """The same for a build that has just been stored: to read it back is not a use."""
+        """Write the row of a build that was just stored; reading the entry back is not a use."""
         stores = self.stores._replace(read_only=True)
         hits = hits_of(self.compiler.find(stores, one.asked, one.prepared))
         self.show(one.prepared, hits)
@@ -307,7 +307,7 @@ class Session(ABC, Generic[A]):
                 self.sources.done(of, log, hit.head.artifact_kind, hit.payload)
 
     def show_failure(self, prepared: Sequence[Prepared], log: bytes) -> None:
-        """The same for a build that did not compile."""
+        """Write the programs of a build that did not compile, with its log."""
         if self.sources is not None:
             self.sources.asked(prepared)
             for one in prepared:

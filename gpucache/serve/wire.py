@@ -46,7 +46,7 @@ class Kind(IntEnum):
     PART = 7
     """An OpenCL program is about to be compiled, to be linked later. A layer's answer has its mark."""
     PART_COMPILED = 8
-    """It has been compiled: by which mark is it known in links, if its headers are as they were?"""
+    """A part was compiled: by which mark do links know it, if its headers are unchanged?"""
     LINK = 9
     """Parts are about to be linked: can that be served? Fields as of BUILD, marks for the source."""
     NOTE = 10
@@ -61,7 +61,7 @@ class Kind(IntEnum):
     """A program loads NVRTC, and may ask for compiles soon. It does not wait for the reply."""
     COMPILE_DOUBTED = 19
     PASS = 0x80
-    """Not served: do as without us."""
+    """Not served: compile as without gpucache."""
     HIT = 0x81
     """The artifact follows."""
     MISS = 0x82
@@ -69,7 +69,7 @@ class Kind(IntEnum):
     OK = 0x83
     """Heard."""
     REFUSED = 0x84
-    """Not there, and the program demands a hit: have the build fail, for this reason."""
+    """Not in the cache, but the program requires a hit: fail the build for this reason."""
 
 
 LINKING = (Kind.PART, Kind.PART_COMPILED, Kind.LINK)

@@ -129,9 +129,9 @@ class Disk:
         return found
 
     def watch(self, folder: bytes) -> None:
-        """Add the stamp of a directory, which changes when a name in it is added or removed.
+        """Add the stamp of a directory, which changes when names in it change.
 
-        From now on a directory below it in which a name is missing counts as well.
+        From now on directories below it in which a name was missing are added, too.
         """
         self._watched += (os.path.join(folder, b""),)
         self._watch_nearest(os.path.join(folder, b"."))

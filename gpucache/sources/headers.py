@@ -35,7 +35,7 @@ class File:
     """A file found at one path; the main source has number 0 and no path."""
 
     name: str
-    """For messages: as first spelled, quoted."""
+    """The name for messages: as first spelled, in quotes or brackets."""
     number: int
     """Its position in the order in which files are found."""
     data: bytes | None

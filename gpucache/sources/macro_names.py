@@ -269,7 +269,7 @@ _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = _PIECES - {*_NAMES}
 """Words that may become part of a probe's, a clock's or a file macro's name by ``##``."""
 _OF_COMPILERS = frozenset({b"L"})
-"""Such words that a compiler's own macros come to: ``__INT64_C_SUFFIX__``."""
+"""Words of ``PARTS`` that a compiler's own macros expand to, such as ``__INT64_C_SUFFIX__``."""
 _MOST_SHORT = 3
 """Of more, as of the single letters that large libraries have all, any name could be put together."""
 _BEGINNINGS = frozenset(name[:end] for name, start, end in _SPANS if start == 0)

@@ -26,7 +26,7 @@ class SearchRule(NamedTuple):
     every: bool = False
     """Cover every match in all places: correct for any order, and so for compilers that were never tried."""
     system: tuple[str, ...] = ()
-    """For ``Place.SYSTEM``; relative paths start at the current directory."""
+    """The directories of ``Place.SYSTEM``; relative paths start at the current directory."""
     home: str | None = None
     """The directory to which a compiler of files writes the main source."""
     names_sources: bool = False

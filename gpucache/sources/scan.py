@@ -518,7 +518,7 @@ def _letter(match: re.Match[bytes]) -> bytes:
 
 
 def _readings(data: bytes) -> Iterator[bytes]:
-    """The text without comments, raw strings and line continuations, once for each way of reading it."""
+    """The text without comments, raw strings and line continuations, in each way of reading it."""
     texts = {data.removeprefix(b"\xef\xbb\xbf"): None}
     if b"??" in data:
         texts |= dict.fromkeys([_replace_trigraphs(text) for text in texts])

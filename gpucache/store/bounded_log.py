@@ -21,7 +21,7 @@ LINE_CAP = 4096
 """The maximum bytes of a line, including its newline."""
 JOURNAL_CAP = 2 << 20
 _LINE = re.compile(rb"^\{.{9,%d}\}$" % (LINE_CAP - 3), re.MULTILINE)
-"""Looks for records: a file of other lines may have millions, each of which would be parsed in vain."""
+"""Finds lines that may be records: another file may have millions of lines, and parsing takes time."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
 Record = dict[str, object]
 

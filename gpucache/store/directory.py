@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _ANSWERS = 1 << 13
 _SAMPLED_S = 1.0
 _PUTS = 64
-"""After how many files from elsewhere leftovers are looked for."""
+"""After this many files from elsewhere, leftovers are looked for."""
 _ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 _SHARED_ROWS = _ROWS._replace(files=1 << 16, total_bytes=1 << 30)
 
@@ -75,7 +75,7 @@ class DirectoryStore(EntryReader):
         self.history = History(self._root)
         self.missed = Missed(self._root)
         self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _SHARED_ROWS if shared else _ROWS)
-        """Answers to questions of programs, wherever this root comes to be."""
+        """The rows: answers to questions of programs, which go with the root wherever it is moved."""
         self.adopting = self._root.kept
         """Begins a block in which many entries are adopted."""
         self._quarantine = Quarantine(self._root, self.history)
@@ -122,7 +122,7 @@ class DirectoryStore(EntryReader):
             folder.sync()
 
     def put_file(self, whole: Entry, data: bytes, used_ns: int) -> bool:
-        """The same for bytes that were verified, and the entry in them; it was used last at ``used_ns``."""
+        """``adopt`` for verified bytes, given the entry in them; it was used last at ``used_ns``."""
         if isinstance(self.get(whole.key, use=False), Found):
             return False
         self._put(whole.key, data, used_ns, durable=False)
@@ -375,7 +375,7 @@ class Snapshot(DirectoryStore):
         return key in self._keys(key.hex[:2])
 
     def get(self, key: CacheKey, *, use: bool = True) -> Found | Absent | Damaged:
-        """The entry of a key; if it has no file, what is true of any such key of its directory."""
+        """The entry of a key; a key without a file gets the answer that its whole directory has."""
         return super().get(key, use=use) if self.contains(key) else self._absent(key.hex[:2])
 
 

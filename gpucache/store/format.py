@@ -151,7 +151,7 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
 
 
 def _sound(fd: int, size: int, front: bytes, key: CacheKey) -> tuple[Description, bytes]:
-    """The same for a file whose first bytes, ``front``, have been read."""
+    """Read an entry from a file whose first bytes, ``front``, have been read."""
     read = _description(fd, size, front)
     payload = _part(fd, front, read.header.payload_offset, read.header.payload_bytes)
     if xxhash.xxh3_128_digest(payload) != read.header.payload_checksum:

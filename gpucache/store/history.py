@@ -27,12 +27,12 @@ FIRST_CAP = 64 << 10
 REMOVED_CAP = 128 << 10
 """The maximum bytes of the log of removed logs."""
 PROGRAM_CAP = 4096
-"""The number of logs that are kept, with a few hundred more in between: those with the newest last event."""
+"""The number of logs, up to a few hundred more for a while: logs with the oldest last event are removed."""
 _SELDOM = "00"
-"""The beginning of the digests of the programs whose new log bounds the number of all."""
+"""Only a new log of a program whose digest begins so leads to a count of all logs."""
 _PROGRAMS_A_LINE = 300
 _AT_ONCE = 64
-"""How many events at once go to the first log, so that an eviction does not drive out those of others."""
+"""The most events that go to the first log at once, so that an eviction does not displace others."""
 _TEXT_CAP = 500
 _KEY = re.compile(r"[0-9a-f]{64}")
 

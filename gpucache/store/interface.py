@@ -60,7 +60,7 @@ class ScannedEntry(NamedTuple):
     allocated_bytes: int
     head: EntryHead | None
     damage: Problem | None = None
-    """Without a kind if a failing disk, server or limit prevented reading: it may be sound, and stays."""
+    """The damage; without a kind if a disk, server or limit prevented reading, so that it may be sound."""
 
     @property
     def path(self) -> Path:
@@ -87,7 +87,7 @@ UNREADABLE = "entries that cannot be read"
 
 BUILT = "built"
 MADE = (BUILT, "pulled")
-"""The events by which an entry appears: it was compiled on this machine, or on another."""
+"""The events of a new entry: compiled on this machine, or pulled from another."""
 FAILED = "failed"
 """The event of a program that does not compile."""
 

@@ -20,9 +20,9 @@ from gpucache.store.tag import TAG_NAME
 
 VERSION_FOLDER = "v1"
 LIBRARIES, ENVIRONMENT = "lib", "gpucache.env"
-"""Next to it in a layer: a root that programs read by themselves."""
+"""In a layer, next to the root: its libraries, and the variables that make programs read it."""
 RECORDS, RECORDS_SIGN = "gpucache", "gpucache-store"
-"""Next to it in the image of a registry: the records of a store, and the file in it that says so."""
+"""In the image of a registry, next to the root: the records of a store, and the file that marks them."""
 ENTRIES = (VERSION_FOLDER, "entries")
 PROGRAMS = (VERSION_FOLDER, "programs")
 TMP = (VERSION_FOLDER, "tmp")

@@ -18,7 +18,7 @@ if sys.platform != "win32":
     import fcntl
 
 _MODE = 0o600
-"""Also below a shared root: a user who can open a lock file can keep its owner waiting."""
+"""The mode of lock files, also in a shared root: a user who can open one can keep its owner waiting."""
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.1
 

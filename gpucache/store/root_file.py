@@ -162,7 +162,7 @@ def chosen(
     choose: Callable[[Mapping[Member, EntryHead]], Collection[Member]],
     kinds: Collection[tuple[str, ...]] = _RECORDS,
 ) -> list[Member]:
-    """The chosen ones of a root's sound entries, and the records of some kinds that belong to these.
+    """The chosen sound entries of a root, and the records of some kinds that belong to them.
 
     Raises CacheUnusableError.
     """
@@ -385,7 +385,7 @@ class RootFile:
             )
 
     def _states(self) -> dict[str, tuple[int, int]]:
-        """The inode of each file in the directory, which differs once it was replaced, and its last day."""
+        """The inode of each file in the directory, which a replacement changes, and the day of its use."""
         found: dict[str, tuple[int, int]] = {}
         places: list[tuple[str, ...]] = [*_RECORDS]
         with suppress(*UNUSABLE), self.root.open(*layout.ENTRIES) as folder:
@@ -477,7 +477,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _private_places() -> list[str]:
-    """The directories in which a private one may be made, those in memory first."""
+    """The places for a private directory, places in memory first."""
     found, runtime = [], os.environ.get("XDG_RUNTIME_DIR", "")
     with suppress(OSError):
         status = Path(runtime).stat()

@@ -19,7 +19,7 @@ from gpucache.store.trust import open_root
 RECENCY_NS = 60 * 10**9
 """The age that the last recorded use of a file must have before another one is recorded."""
 _KEPT_DEPTH = 2
-"""Below it are the 256 directories of entries."""
+"""The depth of directories that are held open; the 256 directories of entries are below it."""
 UNUSABLE = (OSError, CacheUnusableError)
 """The errors of a root or directory that cannot be used, or not at the moment."""
 

@@ -313,8 +313,8 @@ def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
 
 
 def _in_root(root: RootFolder) -> Iterator[Leftover]:
-    """The foreign files directly in the root, as a single leftover, however many they are; none in the image
-    of a registry, in which the entries of other systems are beside."""
+    """All foreign files directly in the root as one leftover; none in a registry's image, where entries of
+    other systems are next to the root."""
     with suppress(*UNUSABLE), root.open() as top:
         with suppress(OSError), top.folder(layout.RECORDS) as records:
             records.lstat(layout.RECORDS_SIGN)

@@ -119,7 +119,7 @@ def installation() -> Installation:
 
 
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
-    """The loaded NVRTC and the builtins library that it will use: the only own files that it reads."""
+    """The loaded NVRTC and the builtins library that it will use; it reads no other files of its own."""
     known = _loaded(version)  # as cuda.bindings finds it; others read long lists
     # Not what a link leads to: the loader looks for the builtins beside the link.
     nvrtc = known.absolute() if known is not None else loaded("libnvrtc.so")
@@ -145,7 +145,7 @@ def _builtins_name(version: tuple[int, int]) -> str:
 
 
 def find_builtins(nvrtc: Path, name: str) -> Path | None:
-    """Where NVRTC's builtins are loaded from, or where the loader will find them. Source: ld.so(8).
+    """The builtins library that NVRTC has loaded or will load. Source: ld.so(8).
 
     This needs no compile: it searches as the loader does when NVRTC loads them.
     """

@@ -31,7 +31,7 @@ _LAST = [f"{folder}/{sysconfig.get_config_var('MULTIARCH')}" for folder in ("/li
 _LAST += ["/lib64", "/usr/lib64", "/lib", "/usr/lib"]
 """The directories in which the loader looks last."""
 _MADE_UP = re.compile(r"\S*/comgr-\w+/input/(CompileSource|gpucache_program\.hip)")
-"""The path of a source in the log."""
+"""The made-up path by which hipRTC's log names the source."""
 _ISA = "amdgcn-amd-amdhsa--"
 _MISSING = (
     "hipRTC is not installed or does not load; Debian's libamdhip64-5 with libhiprtc-builtins5 brings it"
@@ -141,7 +141,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
 
 
 def as_given(request: BuildRequest) -> tuple[str, ...]:
-    """The command of a request that cannot be planned, for a result that is never cached."""
+    """The command for a request that cannot be planned; its result is never cached."""
     folders = (f"-I{directory}" for directory in request.include_dirs)
     return (f"--gpu-architecture={request.target.name}", *folders, *request.options)
 

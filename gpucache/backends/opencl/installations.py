@@ -77,7 +77,7 @@ class _Kind(NamedTuple):
     libraries: tuple[str, ...] = ()
     builtins: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ("",)
-    """The candidate directories of its built-ins: the first one that contains any counts."""
+    """The directories that may have its built-ins: the first that has any is used."""
     clang: tuple[str, ...] = ()
     """Built-ins that it reads next to the clang library that it was loaded with."""
     configuration: str | None = None
@@ -193,7 +193,7 @@ def unhide(environ: Mapping[str, str], pattern: str = "*.icd") -> str:
 
 
 def _vendors(environ: Mapping[str, str]) -> tuple[str, Path]:
-    """The variable that names the loader's files, if one is set, and their place."""
+    """The set variable that names the loader's ICD files, if any, and the place of the files."""
     variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
     return variable, Path(environ[variable]) if variable else FOLDER
 

@@ -200,7 +200,7 @@ def _may_differ(implementation: str, *, debugged: bool) -> str:
 
 
 def _keyed(implementation: str, option: str) -> str:
-    """An option as it is in the key; PoCL and Intel's compiler are known to define a bare name as 1."""
+    """An option as it is in the key. For PoCL and Intel's compiler ``-DN`` is ``-DN=1``."""
     known = implementation in (POCL, INTEL) and option.startswith("-D")
     return f"-D{with_value(option[2:])}" if known else option
 
@@ -351,7 +351,7 @@ def _among(implementation: str, environ: Mapping[str, str]) -> list[tuple[str, s
 
 
 def _without_our_layer(name: str, value: str) -> Iterable[tuple[str, str]]:
-    """A variable as in a program that gpucache does not run: its own layer changes no binary."""
+    """A variable without gpucache's own layer, which changes no binary."""
     if name != _LAYERS or _OUR_LAYER not in value:
         yield name, value
     elif others := [layer for layer in value.split(os.pathsep) if not layer.endswith(f"/{_OUR_LAYER}")]:

@@ -218,7 +218,7 @@ def _platform_slug(platform: Any) -> str:
 
 
 def _unique(names: list[str], platforms: list[Any]) -> list[str]:
-    """Names made unique by a version if platforms share one, so that their order does not matter."""
+    """Names with a version where platforms share a name, so that the order of platforms does not matter."""
     counts, unique = Counter(names), []
     for name, platform in zip(names, platforms, strict=True):
         if counts[name] > 1:

@@ -166,7 +166,7 @@ class LogReading(NamedTuple):
 
     backend: str = ""
     options: tuple[bytes, ...] | None = None
-    """None if the log has no list of options; one joined string for OpenCL."""
+    """The options in the log; one joined string for OpenCL, None if the log lists none."""
 
 
 def read_log(log: bytes) -> LogReading:
@@ -326,7 +326,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         yield "all of the key that Futhark compares", item.key[: 2 * COMPARED_BYTES]
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
-        """The key of what is asked for."""
+        """The key of the requested program."""
         source, log = once(wanted, "source"), once(wanted, "log")
         if source is None:
             raise UsageError(

@@ -251,8 +251,8 @@ def changed(dependencies: Sequence[Dependency]) -> Iterator[tuple[Dependency, st
 
 
 def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
-    """Why a build of a source here could read other headers than an entry's build: one that is missing or
-    has other content, at any time, or one that the entry has no record of. Empty for none."""
+    """Why a build here could read other headers than the entry's did: one is missing, has changed, or is not
+    recorded in the entry. Empty if none."""
     texts, budget = [source], _HEADERS_BYTES
     for dependency in dict.fromkeys(dependencies):
         path = printable(dependency.path, None)
@@ -373,7 +373,7 @@ _ATTEMPTS, _PAUSE_S = 5, 0.05
 def obstacle(folder: Folder, clock: Clock) -> Problem | None:
     """The problem of an existing lock, and its effect; None if it is free. Raises OSError.
 
-    It is ``LOCKED`` while a program may have it; ``paths`` are empty if it is no lock, so that it stays.
+    Its kind is ``LOCKED`` while a program may have it; ``paths`` is empty if it is not a lock.
     """
     try:
         seen = folder.lstat(LOCK)

@@ -77,7 +77,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     decides = "device"
     unstored = "device, driver or PyOpenCL's version, which an entry does not store"
     _key: Callable[[str], str]
-    """The key of what is asked for with some options."""
+    """The key of the requested source with these options."""
     fixes = frozenset(FindingKind)
     barred_by_links = False
     distribution = "pyopencl"

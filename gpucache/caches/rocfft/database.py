@@ -149,7 +149,7 @@ class KernelRow(NamedTuple):
     arch: str
     hip_version: int
     generator_sum: str
-    """As hex."""
+    """The checksum of rocFFT's generator, as hex."""
     seconds: int
     """When it was stored, as rocFFT reads that; 0 if the row does not say."""
     code_bytes: int
@@ -247,7 +247,7 @@ def read_rows(connection: sqlite3.Connection, path: Path = Path(), file_ns: int 
 
 
 def look_again(connection: sqlite3.Connection, row: KernelRow) -> KernelRow | None:
-    """A row as it is now, even if it was moved; None if it changed or is gone; raises sqlite3.Error."""
+    """The present state of a row, also after a move; None if it changed or is gone. Raises sqlite3.Error."""
     for where, values in (("rowid = ?", (row.rowid,)), (MATCHES, row.primary)):
         for found in connection.execute(f"{_SELECT} WHERE {where}", values):
             now = row._replace(**dict(zip(KernelRow._fields, (*found[:7], bool(found[7])), strict=False)))
@@ -287,7 +287,7 @@ def row_problem(connection: sqlite3.Connection, row: KernelRow, limit_bytes: int
 
 
 def judged(row: KernelRow, code: bytes) -> Problem | None:
-    """The problems that the beginning of the code shows: damage only if that is all of it."""
+    """The problems that the beginning of the code shows; damage is certain only if it is the whole code."""
     if row.damage:
         return Problem(_CORRUPT, row.damage)
     return misfit(code, row.arch, whole=len(code) == row.code_bytes)

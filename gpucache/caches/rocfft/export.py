@@ -94,7 +94,7 @@ class Merged:
     held: int = 0
     filtered: int = 0
     older: int = 0
-    """Left out because a row with the same key is as new or newer, in a source or in the result."""
+    """The rows left out because another row with their key is as new or newer."""
     replaced: int = 0
     """The written rows that replaced an older one in the result."""
     why: Counter[str] = field(default_factory=Counter)
@@ -115,7 +115,7 @@ class Merged:
                     yield row
 
     def beats(self, one: KernelRow, other: KernelRow) -> bool:
-        """Whether a row is newer than another of its key; of two of one time their code decides."""
+        """Whether a row is newer than another one with its key; with equal times the code decides."""
         if one.seconds != other.seconds:
             return one.seconds > other.seconds
         return self.code(one) > self.code(other)

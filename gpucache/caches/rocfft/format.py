@@ -79,7 +79,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
 
     @classmethod
     def opened(cls, location: Location) -> Location:
-        """No user writes to the system's database."""
+        """Open the database read-only if it is the system's, which no user writes to."""
         found = location.problems or locations.place_problems(Path(location.root), location.role)
         return location._replace(problems=found)
 
@@ -204,7 +204,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
             yield self.root, Problem(FindingKind.UNTRUSTED, str(error))
 
     def _fix(self, path: Path, problem: Problem) -> str:
-        """Move it out of the way; the fate of the file, as a clause."""
+        """Move a damaged database out of the way; returns what became of it, as a clause."""
         if path == self.root and problem.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
             aside = database.move_aside(path)
             made = "and rocFFT makes a new one and compiles its kernels anew"

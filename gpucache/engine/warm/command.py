@@ -46,7 +46,7 @@ from gpucache.units import format_count, format_duration, format_list
 UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"
 _MORE = 1.5
 _LEAST_NS = 100_000_000
-"""The start of a program alone varies by less than this."""
+"""CPU times that differ by less than this may be those of equal starts."""
 _MANY = 3
 
 _TRACER = ("strace", "-ff", "-qq", "-y", "--seccomp-bpf", "-e", "trace=?open,openat,?openat2")
@@ -232,7 +232,7 @@ _AS_LONG = 0.9
 
 
 class CacheEnvironment(Protocol):
-    """The caches around a program: how they are moved below a directory, and their contents."""
+    """All known caches of a program's environment: moves them below a directory, and reads them."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -240,7 +240,7 @@ class CacheEnvironment(Protocol):
 
     @property
     def off(self) -> frozenset[str]:
-        """Caches that are off there, and that are turned on when they are moved."""
+        """Caches that are off for the user and are turned on where they are moved to."""
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         """The variables that keep every known cache below a directory."""
@@ -431,7 +431,7 @@ def summarise_settle(
 
 
 def _rejected(runs: Sequence[SettleRun]) -> Iterator[str]:
-    """The caches of which the last two runs only replaced entries that they found, a sentence each."""
+    """A sentence for each cache in which the last two runs only rewrote existing entries."""
     before, last = (runs[-2].growth, runs[-1].growth) if len(runs) > 1 else ((), ())
     replaced = {one.cache for one in before if one.again}
     for one in last:

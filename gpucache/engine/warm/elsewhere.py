@@ -54,7 +54,7 @@ class _Job:
     is_late: bool = False
     """Whether its compiler builds late, which a process can do only once."""
     headers: tuple[TreePath, ...] = ()
-    """Headers named by hand, below the tree of the line."""
+    """Headers named by hand, as paths in the tree of the job."""
     checks: Checks = Checks.NONE
 
 
@@ -77,7 +77,7 @@ class _Sent(NamedTuple):
     prepared: Prepared
     miss: Miss
     roots: Sequence[str]
-    """The directories of this machine that its tree stands for."""
+    """The directories of this machine that the tree's directories replace."""
     lock: ExitStack
 
 

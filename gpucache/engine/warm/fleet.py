@@ -66,7 +66,7 @@ class _Asked:
 
 
 class _Lookup(NamedTuple):
-    """A key that was looked up, for all machines that ask for any of some builds on a kind."""
+    """The lookup of a key, for all machines with one kind of device that ask for it."""
 
     kind: _Kind
     numbers: set[int]

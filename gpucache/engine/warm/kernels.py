@@ -42,7 +42,7 @@ _RESULTS = {
     "failed": WarmResult.FAILED,
 }
 _FEW = 8
-"""Kernels for which no second worker is started, as its imports take seconds."""
+"""The number of kernels up to which one worker is enough, as its imports take seconds."""
 _START_S = 300.0
 _TAIL_BYTES = 2000
 _MISSING = "Triton's cache does not have it"

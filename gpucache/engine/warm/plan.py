@@ -63,7 +63,7 @@ class WarmItem:
         return self.program, self.target, self.variant
 
     def is_of(self, part: int, parts: int) -> bool:
-        """Whether it belongs to a part, from 1; the parts are equal on every machine that plans it."""
+        """Whether it belongs to a part, from 1; every machine divides the items alike."""
         from hashlib import sha256
 
         digest = sha256("\0".join(self.name).encode("utf-8", "surrogateescape")).digest()
@@ -192,7 +192,7 @@ def devices_there(build: "RecordedBuild", devices: Sequence[Device]) -> Sequence
 
 
 def _all_kinds(item: WarmItem) -> Iterator[WarmItem]:
-    """An item for each kind of artifact that a program may ask its compiler for, if it calls that itself."""
+    """For a program that calls its compiler itself, an item for each kind of artifact that it may request."""
     yield item
     request = item.request
     if request is not None and request.asked is not None:
@@ -223,7 +223,7 @@ def _replayed_items(
 
 
 def _why_absent(backend: str, devices: Sequence[Device]) -> str:
-    """Why a recorded device is not among some; if its backend cannot compile, the missing part."""
+    """Why a recorded device is not among the devices; or which part its backend lacks to compile."""
     rows = [device for device in devices if device.backend == backend]
     if rows and not any(device.toolchain for device in rows):
         return "; ".join(device.detail for device in rows)
@@ -281,7 +281,7 @@ def retargeted(option: str, before: str, after: str) -> str:
 
 
 def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
-    """The request of a program that calls its compiler itself, for the target of this one."""
+    """The request as a program that calls its compiler itself makes it for this target."""
     build, target = one.build, request.target
     before = Target.parse(build.target).name
     options = tuple(retargeted(option, before, target.name) for option in build.options)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _TOGETHER = 64
 """How many items are looked up at a time: a store on another machine is asked for all of them at once."""
 _FOR_A_RUN = ("gpucache.engine.warm.rounds", "gpucache.answers.warm")
-"""Imported while drivers are probed, which takes as long."""
+"""Modules that are imported while drivers are probed, as both take equally long."""
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
 

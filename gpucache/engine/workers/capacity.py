@@ -23,9 +23,9 @@ _WORKER_BYTES = 1024**3
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _LONGEST_WAIT = 10
-"""The wait for a queue that moves, as a multiple of the wait for one that does not."""
+"""The longest wait while other processes get turns, as a multiple of the wait while none does."""
 SHARED = Path("/dev/shm")
-"""The place of the turns: on this machine alone, wherever its users' homes and temporary directories are."""
+"""The directory of the turns, which is this machine's alone even if homes and TMPDIR are not."""
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 # For both versions of control groups: the files of limit and usage, and the label in memory.stat of the part

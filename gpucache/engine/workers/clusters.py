@@ -60,7 +60,7 @@ _GRACE_S = 180.0
 _LAST_S = 10.0
 _TOLD_CHARS = 500
 _FETCH_S = 60.0
-"""How long the answer of a call that has ended may take to arrive: the host that has it may be gone."""
+"""How long the answer of a finished call may take to arrive: its host may be gone."""
 
 
 class _Engine(Protocol):
@@ -390,7 +390,7 @@ class _Dask:
         self._slots: Mapping[str, int] = {}
         self._failed_s = 0.0
         self._demand: Any = None
-        """A task while there is no worker, for which an adaptive cluster starts one."""
+        """A task that waits while there is no worker, so that an adaptive cluster starts one."""
 
     def slots(self) -> Mapping[str, int]:
         try:
@@ -511,7 +511,7 @@ def _dask(address: str) -> Iterator[_Engine]:
 
 
 _CALL, _ANSWER, _STOP, _END = range(1, 5)
-"""The tags of the messages of MPI; an empty one asks a worker to stop what it is at."""
+"""The tags of messages by MPI; a call without content asks a worker to stop its present one."""
 _MPI_S = 0.002
 """How often MPI is asked for messages: to wait for one keeps a core busy."""
 

@@ -239,7 +239,7 @@ def install() -> int:
 
 
 def _program(architecture: int, open_: int, openat: int, openat2: int) -> bytes:
-    """The filter in classic BPF; after each test, how many instructions to skip for yes and for no."""
+    """The filter in classic BPF; each test has the number of instructions to skip for yes and for no."""
     silent = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
     return b"".join(
         _INSTRUCTION.pack(*line)
@@ -261,7 +261,7 @@ def _program(architecture: int, open_: int, openat: int, openat2: int) -> bytes:
 
 
 class Listener:
-    """The answering side: lets every open go on, and reports its path."""
+    """The watching side of a filter: allows every open and reports its path."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -289,7 +289,7 @@ class Listener:
                 self._control(_SEND, response)
 
     def _control(self, request: int, words: bytearray) -> bool:
-        """Ask the kernel; False if the process did not wait, because it was killed or got a signal."""
+        """Call the kernel about a waiting open; False if its process waits no more, as after a signal."""
         try:
             fcntl.ioctl(self._descriptor, request, words)
         except OSError as error:

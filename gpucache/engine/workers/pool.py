@@ -103,7 +103,7 @@ def unstartable(why: BaseException | str) -> WorkersError:
 
 @contextmanager
 def startable() -> Iterator[None]:
-    """Workers that are started meanwhile import nothing from the current directory.
+    """Within the context, new workers import nothing from the current directory.
 
     A umask that takes permissions from the owner is changed, as they could not use their directories.
     Raises WorkersError if none can be started.
@@ -120,7 +120,7 @@ def startable() -> Iterator[None]:
 
 @contextmanager
 def deaf_children(name: str) -> Iterator[None]:
-    """Processes and threads that are started meanwhile have a signal blocked, for their whole life."""
+    """Block a signal in all processes and threads that are started within the context."""
     if sys.platform == "win32":
         yield
         return
@@ -210,7 +210,7 @@ class Died:
     limit_s: float = 0.0
     """The time limit that ended it, in seconds; 0 if none did."""
     lost: bool = False
-    """Whether its host or the way there may be the cause: its item is tried again, and never poisoned."""
+    """Whether its host or the network may be the cause: the item is tried again, and never poisoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def _place() -> Iterator[Path]:
 
 
 def _said(place: Path) -> str:
-    """The reason that a worker wrote down why it could not begin."""
+    """Why a worker could not begin, as it wrote itself."""
     try:
         return (place / _SAID).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
@@ -459,7 +459,7 @@ Caches = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
 
 def _caches_of_compilers() -> Caches:
-    """Passed to a worker as plain values, as it would have to import every backend to find them."""
+    """The caches of all compilers as plain values: a worker would have to import every backend for them."""
     every = (kept for name in backend_names() for kept in load_backend(name).caches)
     return tuple((kept.variable, kept.turn_on) for kept in every)
 

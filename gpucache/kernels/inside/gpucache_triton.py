@@ -34,7 +34,7 @@ _FROM_TARGET = frozenset(
         "backend_name",
     }
 )
-"""Parsed options that follow from the target, and not from the caller."""
+"""Options that the target decides, not the caller."""
 _PLACES = ("TRITON_CACHE_", "TRITON_HOME", "TRITON_DUMP_", "TRITON_OVERRIDE_", "TRITON_PRINT_")
 
 

@@ -88,9 +88,9 @@ class Worker:
         self._check = check
         self._mains: dict[str, Any] = {}
         self._broken = ""
-        """Why a program of ``_mains`` is there in part only."""
+        """Why a program's main module was loaded only in part."""
         self._texts: dict[str, tuple[str, str | None]] = {}
-        """The modules that a program wrote, and the cache of each."""
+        """The modules that programs wrote, each with the cache that its program used."""
         self._cache = os.environ.get(_CACHE)
         stated = Stated(self._target)
         for name in ("_default", "_active"):
@@ -226,7 +226,7 @@ class Worker:
             stop: Any = None
 
             def make_ir(self, *args: Any, **named: Any) -> Any:
-                """The first IR; a check ends before it, and a comparison with it."""
+                """Make the first IR. A mere check stops before it, a comparison of digests after it."""
                 module = super().make_ir(*args, **named)
                 if self.stop is not None:
                     raise self.stop(module)
