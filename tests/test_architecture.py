@@ -387,13 +387,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_294,
+    "caches": 17_288,
     "engine": 8_797,
     "native": 6_510,
     "answers": 5_442,
     "cli": 6_326,
     "remote": 4_961,
-    "serve": 4_506,
+    "serve": 4_504,
     "store": 3_447,
     "backends": 3_779,
     "sources": 2_548,
