@@ -203,7 +203,7 @@ class Clesperanto(BinaryFormat, of="clesperanto"):
 
 _KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"
 _OTHER = (b"CTNI", b"!<ar")
-"""The beginnings of binaries in the patch token format, and in archives for several devices."""
+"""How binaries in the patch token format begin, and archives for several devices."""
 
 
 class IntelNeo(IntelNeoPlaces, BinaryFormat):
@@ -560,7 +560,7 @@ class AmdComgr(FilesFormat, of="amd-comgr"):
 
 
 def _length(data: bytes) -> int:
-    """The size at the beginning of a file; larger than any possible size if the file is too short."""
+    """The size that begins a file; if the file is too short, a number larger than any size."""
     if len(data) < _LENGTH_BYTES:
         return _COMGR_LARGEST_BYTES << 8
     return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)

@@ -104,7 +104,7 @@ def _look_at_index(item: Files) -> Problem | None:
 
 
 def _walked(item: Files) -> Problem | None:
-    """The problem of a block file, or of the entries that the table leads to."""
+    """The first problem of a block file, or of an entry that the table leads to."""
     blocks: dict[int, tuple[int, bytes]] = {}
     for name in (one for one in item.names if one.startswith("data_")):
         data = item.read(name)

@@ -26,7 +26,7 @@ from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 Add = Callable[[Path, int], object]
 _ENTRIES = 3
 _OLD_S = 1_600_000_000
-"""A time long ago, as young files may be of a program that still writes."""
+"""The age of files in the checks: younger files may still be written by a program."""
 
 
 def _opened(system: Places, add: Add, folder: Path, entries: int = _ENTRIES) -> Cache:
@@ -43,7 +43,7 @@ def _opened(system: Places, add: Add, folder: Path, entries: int = _ENTRIES) -> 
 
 
 def _all_asked(cache: Cache) -> list[Finding]:
-    """The findings, after every call that changes nothing; only errors of gpucache may be raised."""
+    """Make every call that changes nothing, and return the findings; only gpucache's errors may be raised."""
     cache.location()
     entries = list(cache.scan())
     found = [finding for entry in entries for finding in cache.check(entry).findings]
@@ -131,7 +131,7 @@ def removal_removes(system: Places, add: Add, folder: Path) -> None:
 
 
 def links_stay(system: Places, add: Add, folder: Path) -> None:
-    """A link in place of the cache's files leads to nothing that is removed."""
+    """If the cache's files are links, nothing that they lead to is removed."""
     cache = _opened(system, add, folder)
     outside = folder / "outside"
     outside.mkdir()

@@ -58,11 +58,11 @@ class CudaCore(BinaryFormat, of="cuda.core"):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def used_ns(self, status: os.stat_result) -> int:
-        """When it was read: cuda.core sets that itself at every hit, and evicts by it alone."""
+        """The time of the last hit: cuda.core sets it at every hit, and evicts by it alone."""
         return status.st_atime_ns
 
     def stranger(self, node: Node) -> Problem:
-        """A file in place of a directory, or a directory in place of an entry, makes programs fail."""
+        """Report a file in place of a directory or the reverse, as these make programs fail."""
         *above, last = node.parts
         folder = stat.S_ISDIR(node.status.st_mode)
         if above == ["entries"] and not folder and _GROUP.fullmatch(last):

@@ -70,10 +70,10 @@ class Survey:
     telling: int = 0
     """How many of these files have a letter in their name; a plain number may be another program's date."""
     strangers: NameTally = field(default_factory=_one)
-    """Everything in the tree that is not named as the driver's own, including links."""
+    """Everything in the tree, links too, whose name is not one of the driver's."""
     oversize: NameTally = field(default_factory=_one)
     left: NameTally = field(default_factory=_one)
-    """Old empty and temporary files, as a program leaves them that is stopped while it writes."""
+    """Old empty and temporary files, which a program leaves if it is stopped while writing."""
     links: NameTally = field(default_factory=_one)
     distrusted: NameTally = field(default_factory=_one)
     unread: NameTally = field(default_factory=_one)
@@ -178,7 +178,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         )
 
     def unchanged(self, item: Survey) -> bool:
-        """True: programs may add files at any time, which does not invalidate the survey."""
+        """Return True: files that programs add do not make the survey wrong."""
         return True
 
     def payload(self, item: Survey) -> bytes:

@@ -67,7 +67,7 @@ HEADER_BYTES = 100
 SIDES = ("-wal", "-shm", "-journal")
 UNREAD = "give this user the right to read it and to enter its directory, or name another file"
 VERSIONS = slice(18, 20)
-"""The place in the header of the file's write and read versions."""
+"""The offset, in a database's header, of its write and read versions."""
 
 
 class UnreadableError(CacheUnusableError):
@@ -211,7 +211,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def words(said: str) -> str:
-    """SQLite's message as safe and short text: it quotes arbitrary bytes of a file."""
+    """SQLite's message, short and printable, as it may quote any bytes of a file."""
     shown = "".join(
         char if char.isprintable() and char != "\N{REPLACEMENT CHARACTER}" else " " for char in said
     )
@@ -345,7 +345,7 @@ _BEGINNINGS = {
     "-shm": ((3007000).to_bytes(4, "little"), (3007000).to_bytes(4, "big")),
     "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
 }
-"""The beginnings of the files next to a database; SQLite or a crash can leave zeros instead."""
+"""How the files next to a database begin; SQLite or a crash can leave zeros instead."""
 
 
 def sides(path: Path) -> Mapping[str, int]:
@@ -529,7 +529,7 @@ def _start(path: Path) -> bytes:
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a table, and no view in its place, which can have rows without end."""
+    """Whether there is a table of this name, not a view, which can have endless rows."""
     found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchall()
     return found == [("table",)]
 

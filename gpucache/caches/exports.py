@@ -25,10 +25,10 @@ class Argument(Enum):
     FLAG = auto()
     """An option without argument; its value is whether it was given."""
     TEXT = auto()
-    """A text; the value is unchanged."""
+    """A text, which is the value."""
     TARGET = auto()
     FILE = auto()
-    """A file; the value is its content."""
+    """A file, whose content is the value."""
     FIELD = auto()
 
 
@@ -68,7 +68,7 @@ class ExportForm:
     """The help of the form: one line, and paragraphs on its inputs."""
     options: tuple[Option, ...]
     write: Callable[[ExportRequest], Exported]
-    """Raises GpucacheError; then no partial output is left."""
+    """Write the output; raises GpucacheError, and then leaves no partial output."""
     language: Language | None = None
     """The language of the sources that it takes; None if its inputs are not sources."""
 

@@ -398,7 +398,7 @@ class LargeError(FormatError):
 
 
 class Span(NamedTuple):
-    """The place of a part in its file."""
+    """Where a part begins in its file, and its size."""
 
     offset: int
     length: int

@@ -80,19 +80,19 @@ class FilesFormat(Format[Files]):
     lock_name: ClassVar[str] = ""
     """The file that the owner's programs lock while they write, if one of them made it; empty for none."""
     lock_is_record: ClassVar[bool] = False
-    """Whether they take it with fcntl(2) instead of flock(2)."""
+    """Whether the owner's programs take the lock with fcntl(2) instead of flock(2)."""
     sum_name: ClassVar[str] = ""
     """The file that begins with the sum of all sizes as u64, by which the owner evicts; empty for none."""
     sum_is_alone: ClassVar[bool] = False
     without_sum: ClassVar[str] = ""
-    """The owner's reaction to an unreadable sum; a clause."""
+    """What the owner does about an unreadable sum; a clause."""
     _was_held = False
     _uncorrected = ""
     _kept: list[Node] | None = None
     _said: tuple[str, dict[str, None]] = "", {}
     """The entry that was checked last, and the limits of that check."""
     _parts: tuple[Files | None, dict[str, Parts]] = None, {}
-    """The entry that was judged last as it was seen then, and the parts of its files."""
+    """The entry that was judged last, as a scan saw it, and the parts of its files."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -359,7 +359,7 @@ class FilesFormat(Format[Files]):
         return self.holding(*place, take=take, flags=flags) if self.lock_name else nullcontext()
 
     def summed(self, item: Files) -> int:
-        """The size of an entry in the sum: its size on disk."""
+        """What an entry adds to the sum: its size on disk."""
         return item.size_bytes
 
     def whole(self) -> Iterator[Checked]:
@@ -620,7 +620,7 @@ class BinaryFormat(FilesFormat):
         return self.unwrap(super().payload(item), whole=True)[0]
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """The problem of a binary; for a beginning only whether it is one."""
+        """The problem of a binary; of a beginning, only whether it is a binary."""
         if not binary:
             detail = self.empty or f"it is empty; {self.consequence}"
             return Problem(FindingKind.TRUNCATED, detail) if whole else None

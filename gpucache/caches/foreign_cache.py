@@ -42,7 +42,7 @@ _LOOKED_AT = 1000
 """The number of entries that are read to determine the owner of a cache."""
 _KEY = re.compile(r"[0-9a-f]{4,128}")
 _STRANGE = (FindingKind.MISLABELLED, FindingKind.ORPHAN)
-"""Damage of what may not be the owner's at all."""
+"""Kinds of damage that may mean that a file is not the owner's."""
 _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
 
@@ -392,7 +392,7 @@ class ForeignCache(Cache, Generic[T]):
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """A failure within affects this cache alone; ``unread`` reports it, unless a file is missing."""
+        """A context in which a failure is reported by ``unread``, unless a file is missing."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError):

@@ -163,7 +163,7 @@ class TextsAlike:
 
 
 def once(wanted: Wanted, name: str) -> bytes | None:
-    """The value of a requested field, or None; raises UsageError for several."""
+    """The only value of a requested field, or None; raises UsageError for several values."""
     values = wanted.get(name, ())
     if len(values) > 1:
         raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")
@@ -220,7 +220,7 @@ def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
 
 
 def _short(value: str) -> str:
-    """A value in a sentence."""
+    """A value, short enough for a sentence."""
     return value if len(value) <= _SHORT and "\n" not in value else f"of {format_size(len(value))}"
 
 
@@ -248,7 +248,7 @@ SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
 _EXACT = re.compile(r"\d+\.\d+\.\d+[\w.+]*\Z", re.ASCII)
-"""One version of an owner, if some entries record a range."""
+"""A text that is one version, as some entries record a range of versions."""
 _CUDA = re.compile(r"(sm|compute)_(\d+)([af]?)\Z", re.ASCII)
 Clock = Callable[[], int]
 Check = Callable[["Format[Any]", Any], Problem | None]

@@ -39,10 +39,10 @@ _WARNS = "compiles again where it does not load, and else computes by it, which 
 _LOADS = "runs it when it loads the graph"
 _RUNS = "TorchInductor runs it nevertheless"
 _OF_CPU = re.compile(rb"cpp_pybinding\(|torch/csrc/inductor/cpp_prefix\.h|ATen/cpu/vec|aoti_torch_cpu")
-"""Code for a CPU: the lengths of its vectors are numbers in it, which no key has."""
+"""Marks of code for a CPU, which contains lengths of vectors that no key has."""
 _DEVICE = re.compile(rb"system_info\[device\]: \{'name': '([ -&(-~]{1,80})'")
 _CUDA = re.compile(rb"system_info\[version\]: \{[ -~]{0,400}'(cuda|hip)': '([\w.+-]{1,40})'")
-"""Parts of a key as PyTorch logs them, which a graph keeps."""
+"""Parts of a key in the form in which PyTorch logs and stores them."""
 
 
 NAMES = pickles.Names.of(
@@ -65,7 +65,7 @@ NAMES = pickles.Names.of(
 
 
 def require_no_cpu(files: Sequence[PortableFile]) -> Sequence[PortableFile]:
-    """Files without code for a CPU; raises FormatError."""
+    """Return the files; raises FormatError if one has code for a CPU."""
     if any(one.name.endswith(".so") or _OF_CPU.search(one.data) for one in files):
         raise FormatError(
             "it has code for the vector instructions of one kind of CPU, of which TorchInductor's keys say "

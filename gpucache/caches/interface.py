@@ -107,7 +107,7 @@ class Cache(ABC):
         return checked
 
     def finish_repairs(self) -> Sequence[str]:
-        """Do together what ``repair`` noted."""
+        """Make the repairs that ``repair`` noted, all together."""
         return ()
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":

@@ -84,7 +84,7 @@ def _interpreters() -> tuple[Path, ...]:
 
 
 def _is_script(path: str) -> bool:
-    """Whether it is a script that finds an interpreter, as pyenv's are, and no interpreter."""
+    """Whether a file is a script that finds an interpreter, like pyenv's, and not an interpreter."""
     with open(path, "rb") as file:  # noqa: PTH123 - a name of scandir
         return file.read(2) == b"#!"
 

@@ -130,7 +130,7 @@ _CPU = re.compile(rb"-[a-z]+-linux-\w+\x12?[^+]{0,4}?([a-z][\w-]{1,40})[^+\w]{1,
 _NESTED = 8
 _VERSIONS = {True: "0.4.31+", False: "0.4.20-0.4.30"}
 _NEWER, _NEWER_VERSION = b"\x12\tpjrt_ifrt", (0, 10)
-"""The name in the message that precedes an executable from that version on."""
+"""The name in the message before an executable, and the version that introduced it."""
 _CACHE, _USE = "-cache", "-atime"
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 

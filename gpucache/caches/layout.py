@@ -42,7 +42,7 @@ def hashed(names: Sequence[str]) -> str:
 
 
 def is_copy(name: str) -> bool:
-    """Whether file managers or editors gave a name to the copy of a file, which no owner's program reads."""
+    """Whether a name is one that file managers or editors give to copies, which no program reads."""
     # Nearly all names have neither, and a scan asks about each.
     return name[1:].lower().endswith(_COPY_ENDINGS) or (" " in name and _COPY.fullmatch(name) is not None)
 
@@ -258,9 +258,9 @@ class Whose(Enum):
     """The owner of a place, by its content."""
 
     OWN = auto()
-    """The owner's: it has an entry."""
+    """The place is the owner's, as it has an entry."""
     FOREIGN = auto()
-    """Foreign: it has files, and none is the owner's."""
+    """The place is foreign: it has files, but none of the owner's."""
     UNKNOWN = auto()
     """The place is empty, does not exist, or has nothing that shows its owner."""
 

@@ -30,7 +30,7 @@ class _File(Var):
 
 
 _TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
-"""The places of each GPU's kernels of ``torch.compile``, below its own cache."""
+"""Where ``torch.compile`` puts Triton's kernels for each GPU, below its own cache."""
 
 
 class TinygradPlaces(Places):

@@ -100,7 +100,7 @@ class Unsloth(_Manifested, of="unsloth"):
     folders_removed = 1
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The bundle as its manifest has it, and the pickles in it."""
+        """Check that the bundle is as in its manifest, and check its pickles."""
         known = list(super().check(item))
         yield from known
         data = b"" if known else self.payload(item)

@@ -30,13 +30,13 @@ def begins(start: bytes) -> bool:
 
 
 def is_at(path: Path) -> bool:
-    """Whether a file is one; raises OSError."""
+    """Whether a file is a mega-cache; raises OSError."""
     with path.open("rb") as stream:
         return begins(stream.read(12))
 
 
 def described(disk: OnDisk) -> str:
-    """The artifacts in one, as a clause; raises FormatError if PyTorch refuses or should not read it."""
+    """The artifacts in a mega-cache, as a clause; raises FormatError if PyTorch would or should refuse it."""
     if disk.size > LARGEST_BYTES:
         return "it is too large to be checked"
     found, problem = artifacts(disk.cut(0, disk.size))

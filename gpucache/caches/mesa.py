@@ -41,7 +41,7 @@ def _foreign_index(one: Parts) -> bool:
 
 
 def _broken_rows(one: Parts) -> bool:
-    """Whether with keys of neither size, SHA-1's or BLAKE3's, all rows match their CRC-32."""
+    """Whether some row does not match its CRC-32, for keys of either size (SHA-1, BLAKE3)."""
     rows = one.read("rows", one.spans["rows"].length)
     return not any(_reads(rows, key_bytes) for key_bytes in (20, 32))
 

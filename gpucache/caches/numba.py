@@ -28,7 +28,7 @@ from gpucache.payload import describe
 
 _NAME = r"([\w.-]+-(?:\d+|[0-9a-f]{10})\.py\d+\w*)"
 _FUNCTIONS = (rf"(.*_[0-9a-f]{{40}})/{_NAME}", _NAME)
-"""Below a directory of all caches, and next to a source or of notebooks."""
+"""The names of functions' files: in a directory of all caches, and next to sources or notebooks."""
 _VERSION_BYTES = 256
 _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"

@@ -27,7 +27,7 @@ from gpucache.units import printable
 NEWEST = 5
 _DEEPEST = 8
 _OF_TORCH = 5
-"""The number of pickles at the beginning of a tensor's bytes; its values follow."""
+"""The number of pickles that begin a tensor's bytes; its values follow."""
 _TEXTS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 _STORES = frozenset({"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"})
 _LOADS = frozenset({"GET", "BINGET", "LONG_BINGET"})

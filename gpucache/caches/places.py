@@ -70,7 +70,7 @@ class Var(NamedTuple):
     name: str
     below: str = ""
     top: bool = False
-    """Whether an empty one is the root directory of the machine."""
+    """Whether an empty value means the root directory of the machine."""
 
     def __str__(self) -> str:
         return os.path.join("~" if self.name == "HOME" else f"${self.name}", self.below).rstrip(os.sep)  # noqa: PTH118 - text in, text out
@@ -88,8 +88,8 @@ class Home(NamedTuple):
 
     below: str
     expanded: bool = False
-    """Whether the owner asks as ``os.path.expanduser`` does: an empty HOME is the top, and without one the
-    user's record decides."""
+    """Whether the owner does as ``os.path.expanduser``: an empty HOME is the root directory, and without HOME
+    the user's record decides."""
     recorded: bool = False
     """Whether the owner reads the user's record alone, and not HOME."""
 
@@ -112,7 +112,7 @@ class Temporary(NamedTuple):
 
     prefix: str
     user: bool = True
-    """Whether the user's name follows, so that each user has a separate place."""
+    """Whether the path goes on with the user's name, so that each user has a separate place."""
     folder: str = ""
     """The owner's directory for temporary files, regardless of variables."""
     inside: str = ""
@@ -621,7 +621,7 @@ def _mount(line: str) -> Mount | None:
 
 
 def row(names: tuple[str, str, str], *ways: Way, **facts: Any) -> type[Places]:
-    """A system of facts alone: name, title and owner, its ways, and facts of ``Places`` and ``Place``."""
+    """A system of facts: its name, title and owner, its ways, and fields of ``Places`` and ``Place``."""
     own = {fact: facts.pop(fact) for fact in tuple(facts) if fact not in Place._fields}
     own |= dict(zip(("name", "title", "owner"), names, strict=True))
     return type(names[0], (Places,), {"place": Place(ways, **facts), **own})

@@ -68,12 +68,12 @@ _MOVED = ("program", "log", "accessed", "binary", "device")
 _TRUSTED = ("program", "kernel", "variant", "binary", "device")
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
 _FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
-"""How the heads of kernels continue, as they return nothing, after any word."""
+"""The beginning of a kernel's head after the word for a kernel: it returns nothing."""
 _MADE = (
     b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
 )  # fmt: skip
-"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which come in
-front of a preprocessed source, begin."""
+"""How files that PoCL makes begin: machine code, LLVM bitcode, also in a wrapper, SPIR-V, MLIR, and Clang's
+macros before a preprocessed source."""
 _VARIANT = re.compile(r"([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})(-goffs0)?(-smallgrid)?")
 _CLIPPED = re.compile(r"(?s)(.+)[. ]([A-P]{40})")
 _SYMBOL = re.compile(r"(?s)_?pocl_kernel_(.+)_workgroup")
@@ -198,12 +198,12 @@ class ProgramFolder:
 
     @property
     def accessed_ns(self) -> int:
-        """When PoCL last built it or found it built."""
+        """The time when PoCL last built the program or found it built."""
         return self.files.seen[_ACCESSED if self.roles["accessed"] else HERE].st_mtime_ns
 
     @property
     def identity(self) -> tuple[Identity | None, int]:
-        """Changes when PoCL builds it anew or finds it built."""
+        """A value that changes when PoCL builds the program again or finds it built."""
         return (Identity.of(self.files.seen[self.main]) if self.main else None), self.accessed_ns
 
     @property
@@ -545,7 +545,7 @@ class Pocl(PoclPlaces, FilesFormat):
                 yield node.parts, files.allocated_bytes(node.status)
 
     def _gone(self, parts: Sequence[str]) -> bool:
-        """Remove a leftover; whether it is gone."""
+        """Remove a leftover; returns whether it is gone."""
         with suppress(FileNotFoundError), files.open_folder(self.root) as top:
             if len(parts) > 1:
                 return not self._take_out(parts)

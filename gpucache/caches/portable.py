@@ -17,11 +17,11 @@ from gpucache.model import CacheKey, EntryHead
 MOST_FILES = 20_000
 MOST_BYTES = 4 << 30
 OWN_MODE = 0o600
-"""The mode of our own entries on their way; each root has its own."""
+"""The mode of our own entries in their portable form; each root sets its own."""
 SYNCED_AT_ONCE = 4
 """How many files are synced to disk at the same time, which costs little more than one."""
 _AHEAD, _AHEAD_BYTES = 64, 64 << 20
-"""How many entries are under way on their way into a cache, and how large all but one of them are."""
+"""How many entries are written into a cache at once, and the most bytes of all but one of them."""
 _LONGEST_NAME = 1024
 _DEEPEST = 16
 
@@ -94,7 +94,7 @@ class Moving(NamedTuple):
     note: str = ""
     """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()
-    """The facts that also decide about a hit and that no entry names."""
+    """Further facts that decide about a hit, but that no entry records."""
 
 
 class Restored(NamedTuple):
@@ -102,7 +102,7 @@ class Restored(NamedTuple):
 
     done: bool
     present: bool = False
-    """Whether a sound entry was there already, so that nothing was written."""
+    """Whether the cache had a sound entry, so that nothing was written."""
     reason: str = ""
     """Why it was not written: a clause with the remedy; empty if it was written or exists."""
     damaged: bool = False

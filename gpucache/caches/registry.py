@@ -167,7 +167,7 @@ def is_name(text: str) -> bool:
 
 
 def _place(text: str, *, must_exist: bool) -> Path:
-    """A path as people give it; raises UsageError if nothing exists there although it must."""
+    """A path from the command line; raises UsageError if it must exist and does not."""
     try:
         path = Path(text).absolute()
     except OSError:

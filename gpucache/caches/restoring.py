@@ -186,7 +186,7 @@ def _may_grow(old: Files, wrong: Problem) -> bool:
 
 
 def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Files:
-    """The entry written below a directory and judged, then as it is to be in the cache."""
+    """Write an entry below a directory and check it; returns it as it will be in the cache."""
     trial = made.placed(entry, below)
     _write_files(below, trial)
     probe = type(made)(made.location._replace(root=str(below)), made.now_ns)
@@ -268,7 +268,7 @@ def _same(below: Path, root: Path, name: str) -> bool:
 
 
 def _moved_with_folder(below: Path, root: Path, folders: Sequence[str]) -> bool:
-    """Whether a directory of a file, renamed now or for a file before it, brought the file into place."""
+    """Whether a file came into place with its directory, which was renamed for it or an earlier file."""
     for depth, part in enumerate(folders):
         with open_folder(below, *folders[:depth]) as source, open_folder(root, *folders[:depth]) as into:
             if not _exists(source, part) or _moved(source, part, into):

@@ -97,7 +97,7 @@ def murmur64a(data: bytes) -> int:
 
 
 def _unlike(one: Parts) -> list[str]:
-    """The parts of a key that do not hash to the names of its directories."""
+    """The parts of a key whose hashes are not the names of its directories."""
     if any(span.length > _HASHED_BYTES for span in one.spans.values()):
         raise LargeError(f"not hashed: larger than {format_size(_HASHED_BYTES)}")
     parts = zip(("device", "images", "spec", "options"), one.item.parts, strict=True)
@@ -351,7 +351,7 @@ class Sycl(SyclPlaces, FilesFormat):
     # Names that belong to no entry.
 
     def _around(self, item: Files) -> Iterator[tuple[str, Problem]]:
-        """Names in a directory of entries that belong to no number, and locks, each with its effect."""
+        """Locks, and names that belong to no number, in a directory of entries, each with its effect."""
         stems = _stems(item)
         for name in (one for one in item.names if "/" not in one):
             lone, timed = _stem(name) not in stems, name.endswith(_TIME) and _time(item, _stem(name)) >= 0

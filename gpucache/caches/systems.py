@@ -205,7 +205,7 @@ class CudaDriverPlaces(Places):
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """Published reports have jobs on shared NFS hang on the index."""
+        """Warn of a shared NFS, where jobs hung on the index according to reports."""
         yield from super().at_place(root)
         with suppress(OSError, ValueError, RuntimeError):  # a ring of links
             mount = mount_of(root.resolve(), mounts())

@@ -43,9 +43,9 @@ _NEEDED = {
     "cuda-binaries": ("metadata.json",),
     "ascend-binaries": ("metadata.json",),
 }
-"""By directory the beginnings of the names of an entry's files besides its binary."""
+"""For each directory, how the names of an entry's files begin, apart from its binary."""
 _CHECKING = (0, 1, 15)
-"""A version that has manifests; one of August 2026 had none yet."""
+"""A version with manifests; one of August 2026 had none."""
 _SCANNED_BYTES, _LIST_BYTES = 256 << 10, 1 << 20
 _AGAIN = "TileLang compiles it again"
 _NEVER = "TileLang compiles it at every start, and never writes it anew"

@@ -31,7 +31,7 @@ from gpucache.payload import PayloadKind
 
 _GROUP = "__grp__"
 _JSON_BYTES = 1 << 20
-"""The largest list, or description of a kernel, that is read; real ones have one or two kB."""
+"""The most bytes of a list, or of a kernel's description, that are read; real ones have one or two kB."""
 _LARGEST_BYTES = 1 << 30
 # The last digit of 256 bits in base 32 or 64 is one of a few.
 _FOLDER = "([A-Z2-7]{51}[AQ]|[0-9A-Za-z_-]{42}[048AEIMQUYcgkosw]|[0-9a-f]{64}|[0-9a-f]{32})"
@@ -48,7 +48,7 @@ _BINARIES = {".cubin": PayloadKind.CUBIN, ".hsaco": PayloadKind.AMDGPU, ".spv": 
 _ONLY_COMPILED = frozenset({".source", ".ttir", ".ttgir", ".llir"})
 _LIBRARY = ".so"
 _SYMBOLS = {".cubin": ".text.{}\0", ".hsaco": "\0{}.kd\0"}
-"""The text that a binary with a kernel contains, from its tables of names."""
+"""A text that every binary with a kernel contains, from its tables of names."""
 _LAUNCHED = {"name": str, "num_warps": int, "num_ctas": int, "shared": int}
 _DIGITS_OF_MD5 = 32
 _WORDS = {"None": "null", "True": "true", "False": "false"}

@@ -58,7 +58,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
         return Whose.OWN if found else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The files that begin like one, or are named as only GTK names its own."""
+        """The files that begin like a pipeline cache or have a name that only GTK gives."""
         for item in super().items(prefix):
             with item.open() as folder:
                 if _GTK.fullmatch(item.names[0]) or _is_one(folder, item.names[0]):

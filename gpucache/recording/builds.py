@@ -147,13 +147,13 @@ class Seen:
     local_sizes: Annotated[frozenset[tuple[Text, Size]], Meta(max_length=16_384)] = frozenset()
     """Kernels with the local sizes they were launched with; an empty size was left to the driver."""
     compile_ns: Number = 0
-    """The longest."""
+    """The longest time that compiling took."""
     built: bool = False
     """Whether it compiled, at any time."""
     refused: bool = False
     """Whether its compiler refused it, at any time."""
     roots: Annotated[frozenset[Texts], Meta(max_length=LIST_CAP)] = frozenset()
-    """Where its tree of headers was: a build that embeds paths hits only there. OpenCL only."""
+    """The roots of its tree of headers, for OpenCL: a build that embeds paths hits only there."""
     calls: Annotated[frozenset[Call], Meta(max_length=LIST_CAP)] = frozenset()
     """The compiles of programs that called NVRTC themselves."""
     questions: Annotated[frozenset[Question], Meta(max_length=LIST_CAP)] = frozenset()

@@ -55,13 +55,13 @@ class RecordedKernel:
     module: Text
     qualname: Text
     file: Text
-    """The program, of a function in ``__main__``; the module's, where that has a text."""
+    """The file of the program, for a function in ``__main__``, or of a module whose text is recorded."""
     language: Text
     signature: _Values
     constants: _Values
     attributes: _Values
     near: _Values
-    """Pointers to at most 2 GiB."""
+    """The arguments that point to at most 2 GiB."""
     options: Annotated[dict[Text, Any], Meta(max_length=LIST_CAP)]
     """The options that the caller gave, without those that a target implies."""
     target: _Triple
@@ -89,7 +89,7 @@ class RecordedKernel:
 
     @property
     def start(self) -> tuple[object, ...]:
-        """Equal for kernels that one process can compile."""
+        """A value that is equal for kernels that one process can compile."""
         return self.python, self.triton, self.path, tuple(sorted(self.environment.items()))
 
 

@@ -63,7 +63,7 @@ class Index(msgspec.Struct, frozen=True):
     signers: Annotated[frozenset[_Signer], msgspec.Meta(max_length=_MOST_SIGNERS)] = frozenset()
     """The ids of keys that signed some of them, for people."""
     number: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """0 if an older gpucache wrote it."""
+    """The number of the index; 0 if an older gpucache wrote it."""
 
 
 class _Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,8 +163,8 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = Fals
 
 
 def is_store(store: Objects, *, lists: bool = True) -> bool:
-    """Whether anything was ever sent to a store, also before stores were signed if it ``lists`` them; raises
-    RemoteError if it cannot be read."""
+    """Whether anything was ever sent to a store, also before stores were signed if it ``lists`` objects;
+    raises RemoteError if it cannot be read."""
     if store.served and read_index(store) is not None:
         return True
     if dict(store.read([SIGN], len(SIGN_TEXT)))[SIGN] == SIGN_TEXT:
@@ -196,7 +196,7 @@ class _Reading:
         self.listed: list[Unsound] = []
 
     def read(self) -> bool:
-        """Read the new ones; whether that is all, as nothing was removed since it was listed."""
+        """Read the new catalogues; returns whether that was all, as none was removed after the listing."""
         if self.store.lists:
             self.marked = marked(read_marks(self.store))
             sizes, self.listed = _listed(self.store, self.marked)
@@ -320,7 +320,7 @@ def _write_index(store: Objects, key: SigningKey | None) -> None:
 
 
 def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
-    """The lines of some records, in an order that depends on nothing else, as bytes of bounded size."""
+    """The lines of records in a fixed order, as pieces of bounded size."""
     group: list[bytes] = []
     size = 0
     for line in sorted(one.line for one in records):

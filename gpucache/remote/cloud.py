@@ -166,7 +166,7 @@ class CloudObjects:
         self._store = self._made(0, False)
         self._limits = limits
         self._meanings = meanings
-        """The words in the sentences of errors."""
+        """The meanings of errors, for sentences."""
 
     def listed(self, prefix: str) -> Iterator[Listed]:
         """Pages of 1,000, each requested when it is needed."""
@@ -222,7 +222,7 @@ class CloudObjects:
                             obstore.delete(self._store, name)
 
     def finish(self) -> None:
-        """Everything is shown."""
+        """Do nothing: other programs see every object at once."""
 
     def close(self) -> None:
         """Do nothing: connections end with the last reference to the store."""

@@ -100,7 +100,7 @@ class _Connection(HTTPConnection):
                 self.guard.shutdown(SHUT_RDWR)
 
     def end(self) -> None:
-        """Close it. ``close`` leaves the guard, as it is called before the last bytes of a reply are read."""
+        """Close the connection and its guard; ``close`` is called before a reply's last bytes are read."""
         self.close()
         if self.guard:
             self.guard.close()
@@ -147,7 +147,7 @@ class Connections:
         """
         self._store, self._limits, self._plain, self._leaves_tls = store, limits, plain, leaves_tls
         self._idle: defaultdict[tuple[int, str, str], list[_Connection]] = defaultdict(list)
-        """By process, as a forked one must not use its parent's connections, and by server."""
+        """Free connections by process and server: a forked process must not use its parent's."""
 
     def reply(self, request: Request) -> Reply:
         """The reply, within the time of one request for all tries together.

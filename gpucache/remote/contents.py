@@ -87,7 +87,7 @@ class Contents:
             yield from ((one, data) for one in batch)
 
     def drop(self, one: Signed) -> None:
-        """Note that an entry goes; ``finish`` removes all of them together."""
+        """Note an entry for removal; ``finish`` removes all noted ones together."""
         self._removed.add(identity(one))
 
     def discard(self, names: Iterable[str]) -> None:

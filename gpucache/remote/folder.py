@@ -129,10 +129,10 @@ class FolderObjects:
             raise self._failed("changed", error) from None
 
     def finish(self) -> None:
-        """Everything is shown."""
+        """Do nothing: other programs see every object at once."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
     def _read(self, name: str, limit_bytes: int) -> bytes | None:
         parts = require_object_name(name).split("/")

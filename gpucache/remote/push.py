@@ -37,7 +37,7 @@ Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 _ANEW_S = 300.0
-"""For how long a push that goes on relies on what it read of the store."""
+"""How long a continuous push relies on its last reading of the store."""
 _LOST = "the store is removing it, or lost it meanwhile; push it again"
 _NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
@@ -137,7 +137,7 @@ class _Sending:
         self.wrote = False
 
     def go_by(self, catalogue: Catalogue) -> None:
-        """Rely on this for what the store has; no entry may be under way."""
+        """Rely on this catalogue for what the store has; no entry may be in transit."""
         self._marked = catalogue.marked
         self._there: dict[str, list[Signed]] = {}
         for one in filter(catalogue.has, catalogue.records.values()):
@@ -229,7 +229,7 @@ class _Sending:
         yield from new.items()
 
     def _lay_out(self, made: Signed, packed: PortableEntry, new: Container[str]) -> None:
-        """Note the paths of an entry's files as its owner lays them out."""
+        """Note the paths that an entry's files have in their owner's cache."""
         record = made.record
         if record.system == OWN:
             self.files.by_name[objects_of(made)[0][0]] = own_entries.file_of(made)

@@ -247,7 +247,7 @@ class RegistryObjects:
     served = False
 
     def __init__(self, url: str, client: RegistryClient, tag: str, digest: str = "") -> None:
-        """A store with a digest, of an index or of a pack, has nothing else, and is only read."""
+        """With a digest, of an index or a pack, the store has only its content and is read-only."""
         self.url = url
         self.writes = not digest
         self._client = client
@@ -465,7 +465,7 @@ class RegistryObjects:
         return {tag: digest for tag, digest in found.items() if tag not in tags}
 
     def _index_packs(self) -> None:
-        """Put the objects of all packs together; to be called with the lock."""
+        """Collect the objects of all packs; the caller has the lock."""
         found: dict[str, tuple[_Pack, _Place]] = {}
         for pack in sorted((self._packs or {}).values(), key=lambda one: one.age):
             for place in pack.config.objects:

@@ -23,7 +23,7 @@ _AT_ONCE = 256
 """How many connections are served at a time; those of other users of the machine end soon."""
 _FIELDS = 128  # more than a request of a client has
 _ENDS = (OSError, ValueError)
-"""The errors of connections, and of a client that is none of ours."""
+"""The errors that end a connection, or refuse a client that is not ours."""
 
 
 class Bytes(NamedTuple):

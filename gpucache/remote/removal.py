@@ -22,7 +22,7 @@ FOLDER = "marks/"
 _TAKEN = "-taken"
 _HOUR_NS = 3600 * 10**9
 _YOUNG_NS, _YOUNG_S = 50 * 60 * 10**9, 5 * 60
-"""Until when objects may be taken out of a mark, and how long that may take; no run acts on it then."""
+"""The age up to which objects may be taken out of a mark, while no run acts on it, and the time for that."""
 _TURN_S = 30 * 60
 """How long a run may act on a mark; an hour later another run may take over."""
 _MOST_NAMES = 100_000

@@ -30,7 +30,7 @@ _KEY_BYTES = 32
 _MOST_BYTES = 64 << 10
 _MOST_VERIFIED = 100_000
 _verified: set[bytes] = set()
-"""Digests of keys, signatures and data that were checked: a pull asks about a record several times."""
+"""Digests of checked signatures with key and data: a pull checks a record several times."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 _NOT_SECRET = (
     "{} is not a secret key; make one with 'gpucache key FILE', which writes the secret key to FILE and the "

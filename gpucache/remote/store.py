@@ -62,7 +62,7 @@ class _Budget:
         self.waited_s = self.saved_s = 0.0
 
     def begin(self) -> float:
-        """Begin to wait: the seconds that are left for it."""
+        """Begin a wait; returns the seconds that are left for it."""
         with self._lock:
             now = time.monotonic()
             if not self._under_way:
@@ -74,7 +74,7 @@ class _Budget:
         return self.limit_s - (self.waited_s + time.monotonic() - self._began - self.saved_s)
 
     def end(self, saved_s: float) -> bool:
-        """End to wait; whether asking costs too much by now."""
+        """End a wait; returns whether the store has cost too much by now."""
         with self._lock:
             self._under_way -= 1
             self.saved_s += saved_s
@@ -108,7 +108,7 @@ class RemoteStore:
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
         self._unnamed = False
-        """Whether readers of a web server do not know of something that was sent."""
+        """Whether some sent entries are not in the index yet, which readers of a web server need."""
         self._sender: threading.Thread | None = None
 
     @property

@@ -283,7 +283,7 @@ class Session(ABC, Generic[A]):
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
-        """Have the index answer the next time."""
+        """Write the row with which the index answers next time."""
         if self.stores.keeps:
             self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
 

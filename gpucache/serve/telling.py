@@ -40,7 +40,7 @@ def hit_line(outcome: Intercepted, hit: Hit) -> str:
 
 
 def miss_line(outcome: Intercepted, compile_ns: int = 0) -> str:
-    """A build that was not; ``compile_ns`` is how long its driver took."""
+    """The line for a build that was not a hit; ``compile_ns`` is how long its driver took."""
     took = f"; compiled in {compile_ns // 1_000_000} ms" if compile_ns else ""
     return f"miss {_named(outcome)}: {_why(outcome)}{took}"
 

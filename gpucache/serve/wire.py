@@ -37,7 +37,7 @@ class Kind(IntEnum):
     LAUNCHED = 4
     """A kernel was launched with a local size."""
     OTHER = 5
-    """An entry point was called that is never served."""
+    """The program called an entry point that is never served."""
     LOADED = 6
     """A program loads OpenCL, and may ask for builds soon. It may not wait for the reply.
 
@@ -67,7 +67,7 @@ class Kind(IntEnum):
     MISS = 0x82
     """Not in the cache: compile it, and send the result."""
     OK = 0x83
-    """Heard."""
+    """The request was received."""
     REFUSED = 0x84
     """Not in the cache, but the program requires a hit: fail the build for this reason."""
 

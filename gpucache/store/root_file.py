@@ -49,7 +49,7 @@ _HEX_KEY = re.compile(rb"[0-9a-f]{64}")
 _KEY_BYTES = 32
 _WAIT_S = 5.0
 _NAME_CAP = 40
-"""How much of the file's name its directory has, so that messages with that are understood."""
+"""How many characters of the file's name its directory has, so that messages make sense."""
 _DAY_NS = 24 * 3600 * 10**9
 _UNUSED_NS = 30 * _DAY_NS
 
@@ -72,7 +72,7 @@ class Member(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A file after it was to be written."""
+    """The result of writing a file."""
 
     path: Path
     entries: int = 0

@@ -137,7 +137,7 @@ def _virtual(options: Sequence[str]) -> str:
 
 
 def cuda_architecture(capability: tuple[int, int]) -> str:
-    """The target that Futhark uses for a device: its table's last one not above it; raises OptionError."""
+    """The target that Futhark uses for a device: its table's highest that fits; raises OptionError."""
     known = [name for number, name in CUDA_ARCHITECTURES.items() if number <= capability]
     if not known:
         major, minor = capability

@@ -267,7 +267,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         yield from (one for one in super().beside() if re.fullmatch(PARTIAL, Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
-        """A file that was named is an entry, whichever program made it; only Futhark's own is removed."""
+        """Why the entry must not be removed: a named file is an entry even if it is not Futhark's."""
         with suppress(OSError, FormatError):
             return "" if item.part(item.names[0], 0, len(MAGIC)) == MAGIC else _FOREIGN
         return _FOREIGN
@@ -309,7 +309,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             yield Problem(FindingKind.MISLABELLED, detail)
 
     def unsound(self, item: Files) -> Problem | None:
-        """Unknown payloads may still be sound, so they are given out."""
+        """Return no problem for an unknown payload, which may be sound."""
         found = super().unsound(item)
         return None if found is not None and found.kind is FindingKind.MISLABELLED else found
 

@@ -107,7 +107,7 @@ _NAMES = pickles.Names.of("PyOpenCL", r"pyopencl\.cache:_SourceInfo")
 
 
 class EndedError(FormatError):
-    """The bytes end before the value does."""
+    """The bytes end inside a value."""
 
 
 class Dependency(NamedTuple):
@@ -290,7 +290,7 @@ def _md5_of_text(data: bytes) -> str | None:
 
 
 def problems(inner: Folder) -> list[Problem]:
-    """All facts about an entry's directory; ``paths`` are empty if removing it does not help. OSError."""
+    """All problems of an entry's directory; ``paths`` is empty if removal does not help. Raises OSError."""
     found = [*_foreign(inner), *_trust(inner)]
     if any(problem.kind is FindingKind.UNTRUSTED for problem in found):
         return found

@@ -271,7 +271,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """An answer for each device; without one no key is computed."""
+        """An answer for each device; without devices no key can be computed."""
         source, version = once(wanted, "source"), (once(wanted, "pyopencl") or b"").decode("utf-8", "replace")
         if source is None:
             raise UsageError("the field 'source' is missing; give the program's source with source=@FILE")

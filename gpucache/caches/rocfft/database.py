@@ -43,7 +43,7 @@ CREATE = (
     "  generator_sum BLOB NOT NULL,  code BLOB NOT NULL,  timestamp INTEGER NOT NULL,  PRIMARY KEY ("
     "      kernel_name, arch, hip_version, generator_sum      ))"
 )
-"""The text that upstream leaves in ``sqlite_master``, byte for byte."""
+"""The statement that rocFFT's table has in ``sqlite_master``, byte for byte."""
 COLUMNS = {
     "kernel_name": "text",
     "arch": "text",
@@ -59,7 +59,7 @@ MATCHES = " AND ".join(f"{column} = ?" for column in KEY)
 STORE = f"INSERT OR REPLACE INTO {TABLE} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
 NAMED = "rocfft_kernel_cache*.db"
 VALUE_BYTES = 4096
-"""How much of a name, an architecture or a sum is read; rocFFT's are far shorter."""
+"""The bytes of a name, an architecture or a sum that are read; rocFFT's are far shorter."""
 PREFIX_BYTES = 4096
 SUM_BYTES = 32
 _OBJECTS_READ, _TEXT_READ, _ROWS_READ = 1000, 65_536, 128
@@ -95,7 +95,7 @@ class Shape(NamedTuple):
     damage: str = ""
     """Why rocFFT cannot use its table, a sentence."""
     other: str = ""
-    """What is in it besides or instead, a sentence; rocFFT may use it."""
+    """Further tables, or other ones, as a sentence; rocFFT may still use the file."""
     alone: bool = True
     """Whether it contains rocFFT's table and no other, and nothing that a change would run."""
 
@@ -184,7 +184,7 @@ class KernelRow(NamedTuple):
 
     @property
     def written_ns(self) -> int:
-        """When it was stored, in nanoseconds; of a row that does not say when its file was written."""
+        """When the row was stored, in nanoseconds; if it does not say, when its file was written."""
         return min(max(self.seconds * _NS, 0), _LAST_NS) or self.file_ns
 
     @property

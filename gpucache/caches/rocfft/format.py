@@ -85,7 +85,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
 
     @classmethod
     def require(cls, root: Path) -> None:
-        """Nothing: a file that is not a database is a finding."""
+        """Require nothing: a file that is not a database is a finding."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:

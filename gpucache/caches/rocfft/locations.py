@@ -99,7 +99,7 @@ def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
 
 
 def _beside_library(folder: Path) -> Iterator[Path]:
-    """The one database, or one for each architecture; before ``rocfft`` in it the library's directory."""
+    """The paths of the system's database, or of one for each architecture, next to the library."""
     seen: set[str] = set()
     for place in (folder, folder / "rocfft"):
         for name in sorted(_names(place)):

@@ -194,7 +194,7 @@ class Worker:
 
     @contextmanager
     def _manager(self, make: Any) -> Iterator[None]:
-        """Caches of Triton by ``make`` from the usual way and a key."""
+        """A manager of Triton's caches, which ``make`` makes of the usual one and a key."""
         usual = self._compiler.get_cache_manager
         self._compiler.get_cache_manager = lambda key: make(usual, key)
         try:
