@@ -10,8 +10,8 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from gpucache.store.trust import Root, RootRefused, root_state
 
 if TYPE_CHECKING:
     from gpucache.answers.entries import Location
+    from gpucache.caches.interface import Cache
     from gpucache.caches.own import OwnCache
     from gpucache.engine.stores import Stores
     from gpucache.model import Artifact, BuildRequest, CacheKey, Device
@@ -130,6 +131,22 @@ def open_cache(settings: Settings) -> "OwnCache":
     from gpucache.caches.own import OwnCache
 
     return OwnCache(open_store(settings), locate(settings), lost_parts())
+
+
+@contextmanager
+def remembering(caches: "Sequence[Cache]", settings: Settings) -> Iterator[None]:
+    """Let the user's root remember which entries of caches were found sound, so that they are read once."""
+    from gpucache.caches.stamps import Sound
+
+    memory = open_cache(settings).store.memos if settings.root else None
+    for one in caches:
+        one.sound = Sound(memory, one.location().root)
+    try:
+        yield
+    finally:
+        if settings.root and settings.root.is_dir():
+            for one in caches:
+                one.sound.keep()
 
 
 def lost_parts() -> list[str]:

@@ -9,7 +9,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,19 @@ def give_back(fd: int) -> None:
         os.close(fd)
     except OSError:
         pass
+
+
+def sync_all(fds: Sequence[int]) -> None:
+    """Let files survive a power cut; raises OSError.
+
+    All are on their way before the first is waited for: on a journal, the others take no more time then.
+    """
+    for fd in fds:
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # of a file that is none
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    for fd in fds:
+        os.fsync(fd)
 
 
 class Folder:

@@ -19,6 +19,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
+from gpucache.caches.files import Files
 from gpucache.caches.format import Format, HeldError, T, UnjudgedError
 from gpucache.caches.interface import Cache, Wanted
 from gpucache.caches.portable import (
@@ -33,6 +34,7 @@ from gpucache.caches.portable import (
     portable_name,
     restored_ahead,
 )
+from gpucache.caches.stamps import Seen
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host import os_errors
 from gpucache.model import KeyField
@@ -208,25 +210,40 @@ class ForeignCache(Cache, Generic[T]):
             entry.created_ns,
         )
 
+    def seen(self, entry: CacheEntry) -> Seen:
+        return _seen(self._item(entry))
+
     def facts_here(self) -> Mapping[str, frozenset[str]]:
         return self._format.facts_here()
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
         made, there = self._format, dict[str, list[T]]()
-        with suppress(OSError, FormatError):
-            for item in made.items(""):
-                if item.key in keys:
-                    there.setdefault(item.key, []).append(item)
+        for item in self._items_of(keys):
+            there.setdefault(item.key, []).append(item)
 
         def has(key: str, names: Collection[str]) -> bool:
             try:
-                return any(
-                    judge(made, item) is None and made.holds(item, names) for item in there.get(key, ())
-                )
+                return any(self._is_sound(item) and made.holds(item, names) for item in there.get(key, ()))
             except (OSError, FormatError):
                 return False
 
         return has
+
+    def seen_now(self, keys: Container[str]) -> Iterator[tuple[str, Seen]]:
+        return ((item.key, _seen(item)) for item in self._items_of(keys))
+
+    def _items_of(self, keys: Container[str]) -> Iterator[T]:
+        with suppress(OSError, FormatError):
+            yield from (item for item in self._format.items("") if item.key in keys)
+
+    def _is_sound(self, item: T) -> bool:
+        """Whether an entry is sound; raises FormatError, OSError."""
+        seen = _seen(item)
+        if self.sound.digest(item.key, seen) is not None:
+            return True
+        if found := judge(self._format, item) is None:
+            self.sound.note(item.key, seen)
+        return found
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         made, waiting = self._format, iter(entries)
@@ -443,6 +460,10 @@ def _movable(made: Format[T], item: T) -> tuple[PortableFile, ...]:
     if sum(len(one.data) for one in files) > MOST_BYTES or len(files) > MOST_FILES:
         raise ImmovableError("it is larger than 4 GiB or has more than 20,000 files; keep it where it is")
     return files
+
+
+def _seen(item: object) -> Seen:
+    return item.seen if isinstance(item, Files) and item.complete else {}
 
 
 def judge(made: Format[T], item: T) -> Problem | None:

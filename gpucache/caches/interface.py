@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.verify import Checked
 from gpucache.caches.portable import Moving, PortableEntry, Restored
+from gpucache.caches.stamps import Seen, Sound
 from gpucache.errors import FormatError, UsageError
 from gpucache.model import Artifact
 
@@ -37,6 +38,8 @@ class Cache(ABC):
     """Whether its entries may have more than the binary that programs load."""
     moving = Moving("its entries cannot be taken one by one")
     """How its entries move to another machine, or why they cannot."""
+    sound = Sound()
+    """The entries that earlier processes found sound."""
     divides = False
     """Whether several processes can check shares of it at the same time."""
 
@@ -128,10 +131,18 @@ class Cache(ABC):
         """The known facts of the programs that use this cache: values by label of ``portable.Fact``."""
         return {}
 
+    def seen(self, entry: CacheEntry) -> Seen:
+        """The files of an entry as the scan saw them; empty if that is not all that makes it."""
+        return {}
+
+    def seen_now(self, keys: Collection[str]) -> Iterator[tuple[str, Seen]]:
+        """The files of the entries of some keys, as they are now, by key. Raises nothing."""
+        return iter(())
+
     def having(self, keys: Collection[str]) -> Callable[[str, Collection[str]], bool]:
         """A test whether there is a sound entry with a key and all files of these portable names.
 
-        The cache is walked once. Raises nothing of the system."""
+        The cache is walked once, and ``sound`` saves reading. Raises nothing of the system."""
         return lambda *_: False
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:

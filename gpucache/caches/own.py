@@ -8,7 +8,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from gpucache.caches import registry
 from gpucache.caches.interface import OwnRoot, Wanted
 from gpucache.caches.places import Place, Places, Var
 from gpucache.caches.portable import (
-    SYNCED_AT_ONCE,
     Moving,
     PortableEntry,
     Restored,
@@ -27,6 +27,7 @@ from gpucache.caches.portable import (
     own_name,
     restored_ahead,
 )
+from gpucache.caches.stamps import Seen
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.host import os_errors
 from gpucache.model import (
@@ -179,21 +180,52 @@ class OwnCache(OwnRoot):
 
     def having(self, keys: Collection[str]) -> Callable[[str, Collection[str]], bool]:
         with self.store.adopting():
-            there = {key for key in keys if self.store.is_sound(CacheKey(key))}
+            there = set(filter(self._is_sound, keys))
         return lambda key, _: key in there
 
+    def seen_now(self, keys: Collection[str]) -> Iterator[tuple[str, Seen]]:
+        with self.store.adopting():
+            for key in keys:
+                if status := self.store.status(CacheKey(key)):
+                    yield key, {key: status}
+
+    def _is_sound(self, key: str) -> bool:
+        status = self.store.status(CacheKey(key))
+        if status is None or self.sound.digest(key, {key: status}) is not None:
+            return status is not None
+        if found := self.store.is_sound(CacheKey(key)):
+            self.sound.note(key, {key: status})
+        return found
+
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        from concurrent.futures import ThreadPoolExecutor  # only pull needs it
+        waiting, failed, done = dict[CacheKey, None](), dict[CacheKey, Restored](), set[CacheKey]()
 
         def start(entry: PortableEntry) -> Callable[[], Restored]:
             restored = self._restored(entry)
             if not restored.done:
                 return lambda: restored
-            # Threads wait for the disk alone: for anything else they would wait for each other.
-            return pool.submit(self._synced, CacheKey(entry.key), restored).result
+            waiting[CacheKey(entry.key)] = None
+            return partial(end, CacheKey(entry.key), restored)
 
-        with self.store.adopting(), ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
-            yield from restored_ahead(start, entries)
+        def end(key: CacheKey, restored: Restored) -> Restored:
+            if key in waiting:
+                try:
+                    self.store.sync(waiting)
+                except CacheUnusableError as error:
+                    wrong = Restored(done=False, reason=str(error), failed=True)
+                    failed.update(dict.fromkeys(waiting, wrong))
+                except OSError as error:
+                    failed.update(dict.fromkeys(waiting, self._unwritten(error)))
+                done.update(waiting)
+                waiting.clear()
+            return failed.get(key, restored)
+
+        with self.store.adopting():
+            try:
+                yield from restored_ahead(start, entries)
+            finally:
+                with suppress(OSError, CacheUnusableError):  # without the names they are pulled again
+                    self.store.sync_folders(done)
 
     def _restored(self, entry: PortableEntry) -> Restored:
         """Put an entry in place, not durably yet."""
@@ -212,15 +244,6 @@ class OwnCache(OwnRoot):
         except OSError as error:
             return self._unwritten(error)
         return Restored(done=done, present=not done)
-
-    def _synced(self, key: CacheKey, restored: Restored) -> Restored:
-        try:
-            self.store.sync(key)
-        except CacheUnusableError as error:
-            return Restored(done=False, reason=str(error), failed=True)
-        except OSError as error:
-            return self._unwritten(error)
-        return restored
 
     def _unwritten(self, error: OSError) -> Restored:
         why = f"{self.store.root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"

@@ -5,6 +5,7 @@ form has no path of the machine in the places that a format rewrites, so the dig
 after a move. Must not know where entries go or who signs them.
 """
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,12 +19,12 @@ MOST_FILES = 20_000
 MOST_BYTES = 4 << 30
 OWN_MODE = 0o600
 """The mode of our own entries in their portable form; each root sets its own."""
-SYNCED_AT_ONCE = 4
-"""How many files are synced to disk at the same time, which costs little more than one."""
 _AHEAD, _AHEAD_BYTES = 64, 64 << 20
 """How many entries are written into a cache at once, and the most bytes of all but one of them."""
 _LONGEST_NAME = 1024
 _DEEPEST = 16
+_PLAIN_PART = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
+_PLAIN_NAME = re.compile(rf"(?:{_PLAIN_PART}/){{0,{_DEEPEST - 1}}}{_PLAIN_PART}")
 
 
 class ImmovableError(FormatError):
@@ -174,6 +175,8 @@ def name_here(name: str) -> str:
 
 def require_name(name: str) -> str:
     """A file's name that stays below the root on every system; raises FormatError for any other."""
+    if len(name) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(name):
+        return name
     parts = name.split("/")
     plain = all(part not in ("", ".", "..") for part in parts) and name.isprintable()
     if not plain or len(name.encode()) > _LONGEST_NAME or len(parts) > _DEEPEST or set(name) & set(":\\"):

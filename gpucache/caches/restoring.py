@@ -13,8 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -25,9 +24,9 @@ from uuid import uuid4
 from gpucache.answers.entries import Problem
 from gpucache.caches.files import Files, free_abandoned, open_folder, read, take_lock
 from gpucache.caches.format import HOUR_NS, Check
-from gpucache.caches.portable import SYNCED_AT_ONCE, PortableEntry, PortableFile, Restored, Start
+from gpucache.caches.portable import PortableEntry, PortableFile, Restored, Start
 from gpucache.errors import FormatError
-from gpucache.folders import Folder, give
+from gpucache.folders import Folder, give, sync_all
 
 if TYPE_CHECKING:
     from gpucache.caches.files_format import FilesFormat
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 STAGING = ".gpucache-pull-"
 """The beginning of the names of staging directories."""
 _FOLDER_MODE = 0o755
+_OPEN_AT_ONCE = 64
 _TRIES = 5
 """How often an entry is moved into a directory that others remove meanwhile."""
 _TAKEN = "a program may be writing it at this moment; pull again later"
@@ -44,20 +44,20 @@ _TAKEN = "a program may be writing it at this moment; pull again later"
 def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
     """Writes entries into the cache of a format, which judges each in the staging directory first.
 
-    Threads bring the files to the disk, as a program must not find an empty one after a power cut, before the
-    second function moves them into place. Raises OSError if the root cannot be written; the functions also
-    raise FormatError and HeldError.
+    The second function brings the files to the disk, with those of all entries that are begun, before it
+    moves its own into place: a program must not find an empty one after a power cut. Raises OSError if the
+    root cannot be written; the functions also raise FormatError and HeldError.
     """
     make_folder(made.root)
-    with staging(made.root) as staged, ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
-        numbers = count()
+    with staging(made.root) as staged:
+        numbers, unsynced = count(), dict[Path, None]()
         # Files written after this are found when an entry does not come into place.
         there = cache(lambda: {one.key for one in made.items("")})
 
         def start(entry: PortableEntry) -> Callable[[], Restored]:
             below = staged / str(next(numbers))
             try:
-                end = _started(made, entry, check, below, there(), pool)
+                end = _started(made, entry, check, below, there(), unsynced)
             except BaseException:
                 shutil.rmtree(below, ignore_errors=True)
                 raise
@@ -109,12 +109,16 @@ def _write_files(root: Path, files: Sequence[PortableFile]) -> None:
             give(fd)
 
 
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _sync(paths: Sequence[Path]) -> None:
+    """Let files survive a power cut, as far as they are there; raises OSError."""
+    for at in range(0, len(paths), _OPEN_AT_ONCE):
+        with ExitStack() as opened:
+            fds = []
+            for path in paths[at : at + _OPEN_AT_ONCE]:
+                with suppress(FileNotFoundError):
+                    fds.append(os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY))
+                    opened.callback(os.close, fds[-1])
+            sync_all(fds)
 
 
 def make_folder(path: Path) -> None:
@@ -134,7 +138,7 @@ def _started(
     check: Check,
     below: Path,
     there: Container[str],
-    pool: ThreadPoolExecutor,
+    unsynced: dict[Path, None],
 ) -> Callable[[], Restored]:
     """Stage an entry, unless ``there`` has a sound one; returns the function that publishes it."""
     old, wrong = _judged(made, entry, check) if entry.key in there else (None, None)
@@ -143,11 +147,17 @@ def _started(
         return lambda: Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
     names = [one.name for one in made.placed(entry, made.root)]
-    synced = [pool.submit(_sync, below / name) for name in names]
+    mine = dict.fromkeys(below / name for name in names)
+    unsynced.update(mine)
 
     def end() -> Restored:
-        for one in synced:
-            one.result()
+        if not unsynced.keys().isdisjoint(mine):
+            try:
+                _sync([*unsynced])
+                unsynced.clear()
+            finally:  # after an error the others try again
+                for path in mine:
+                    unsynced.pop(path, None)
         if sound and old is not None:
             made.merge(old, entry)
             return Restored(done=True)

@@ -70,7 +70,7 @@ def pull(
     """
     from gpucache.answers import transfer as text
     from gpucache.answers.transfer import PullResult, PullSummary
-    from gpucache.assembly import machine_of
+    from gpucache.assembly import machine_of, remembering
     from gpucache.engine.machine import find_machine
     from gpucache.remote.keeping import mark_of, note_use
     from gpucache.remote.pull import pull as receive
@@ -88,7 +88,8 @@ def pull(
             trusted = read_trusted(opened.settings.trusted_keys, opened.settings.signing_key)
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
             require_store(url)
-            with closing(open_store(url)) as store, given().progress() as bar:
+            store, remembered = open_store(url), remembering(opened.caches, opened.settings)
+            with closing(store), given().progress() as bar, remembered:
                 rows = map(RowCache, opened.roots)  # after the entries that they answer with
                 outcomes = without_rows(
                     receive(

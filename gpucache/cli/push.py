@@ -114,6 +114,7 @@ def push(
     from gpucache.answers import transfer as text
     from gpucache.answers.console import display
     from gpucache.answers.transfer import PushResult, PushSummary
+    from gpucache.assembly import remembering
     from gpucache.remote.keeping import mark_of
     from gpucache.remote.push import push as send
     from gpucache.remote.signing import read_trusted
@@ -129,12 +130,13 @@ def push(
     try:
         # A bar would run over what the program beside it prints.
         bars = display(quiet=True) if follow else given().progress()
-        with closing(open_store(url, shared=shared)) as store, bars as bar:
+        store = open_store(url, shared=shared)
+        with closing(store), bars as bar, remembering(opened.caches, opened.settings):
             if not store.writes:
                 raise UsageError(f"{store.url} can only be read; push to the place it serves, or to its tag")
             sendable = follow or any(
                 next(iter(entries), None)
-                for one, entries in opened.select(what)
+                for one, entries in opened.select(what, heads=False)
                 if not one.moving.why_not and (sources or not one.moving.sources)
             )
             signing = _signing_key(store, key, file, makes=bool(sendable) and not dry_run)
@@ -151,7 +153,7 @@ def push(
                 found = open_everywhere() if ALL in cache else opened.caches
                 outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
-                outcomes = how(beside(opened.select(what)))
+                outcomes = how(beside(opened.select(what, heads=False)))
                 require_named(opened, cache, may_begin=True)
             for outcome in summary.of(without_rows(outcomes)):
                 if outcome.result in (PushResult.SENT, PushResult.PRESENT):

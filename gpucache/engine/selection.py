@@ -44,8 +44,15 @@ class Opened(NamedTuple):
             raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
         return self.own
 
-    def select(self, words: Sequence[str] = (), targets: Sequence[str] = ()) -> Selected:
-        """The function ``select``; raises CacheUnusableError if a word may be in a part that is not read."""
+    def select(
+        self, words: Sequence[str] = (), targets: Sequence[str] = (), *, heads: bool = True
+    ) -> Selected:
+        """The function ``select``; raises CacheUnusableError if a word may be in a part that is not read.
+
+        Without ``heads``, and without words, the entries have no more than is needed to pack them.
+        """
+        if not (heads or words or targets):
+            return [(cache, cache.entries(heads=False)) for cache in self.caches]
         with self.found_or_unread():
             return select(self.caches, words, targets)
 

@@ -41,7 +41,12 @@ def is_young(status: os.stat_result, now_ns: int) -> bool:
 
 def is_settled(path: str | bytes | Path, status: os.stat_result, now_ns: int) -> bool:
     """Whether the stamp of a file, taken at ``now_ns`` and before it was read, represents its content."""
-    if is_young(status, now_ns) or status.st_ino >> _OF_LOWER:
+    return not is_young(status, now_ns) and shows_changes(path, status)
+
+
+def shows_changes(path: str | bytes | Path, status: os.stat_result) -> bool:
+    """Whether the file system of a path sets the times of a file's changes itself."""
+    if status.st_ino >> _OF_LOWER:
         return False
     local = _local.get(status.st_dev)
     if local is None:

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +29,9 @@ int journal_hits(const char *root, const char *program, unsigned long long hits,
     struct timespec now;
     for (const char *at = program; *at; at++)
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
-    if (snprintf(path, sizeof path, "%s/v1/journal/misses.jsonl", root) >= (int)sizeof path) return 0;
+    if (snprintf(path, sizeof path, "%s/v1/journal", root) >= PATH_MAX) return 0;
+    if (!lstat(path, &status) && (status.st_uid != geteuid() || status.st_mode & 022)) return 0;
+    strcat(path, "/misses.jsonl");
     /* Without O_NONBLOCK a FIFO would wait for its other end. */
     int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, fd = open(path, flags);
     if (fd < 0 && errno == ENOENT && made_folder(root)) fd = open(path, flags | O_CREAT, 0600);

@@ -11,6 +11,7 @@ these objects and the names of files' objects. Must not know caches.
 """
 
 import os
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,7 +38,8 @@ _LAST, _HOUR_NS = 64, 3600 * 10**9
 _MOST_STEPS = 10_000
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
-_DIGITS, _HEX = 64, set("0123456789abcdef")
+_DIGITS = 64
+_KEY = re.compile(r"[0-9a-f]{64}")
 _TOGETHER = 64
 _TRIES = 5
 """How often the listing is repeated if catalogues were merged meanwhile."""
@@ -120,7 +122,7 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     record = one.record
     if record.system != OWN:
         return [(blob_name(file.sha256), file.size_bytes) for file in record.files]
-    if len(record.key) != _DIGITS or set(record.key) - _HEX:
+    if not _KEY.fullmatch(record.key):
         raise FormatError(f"{record.key[:80]!r} is not a key of gpucache")
     name = own_entries.object_name(CacheKey(record.key), one.signer)
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
@@ -138,7 +140,7 @@ def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys | 
         [(_, file)] = found
         if file is None:
             raise FormatError("its bytes are missing")
-        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted)
+        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted, one)
         return with_files(made.record, [own])
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 
@@ -224,7 +226,7 @@ class _Reading:
         while start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
             try:
-                one = parse_line(data[start:end])
+                one = parse_line(data[start:end], sealed=sealer is not None)
                 objects_of(one)
                 if one.signer == sealer:
                     one.vouch(self._trusted)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpucache.errors import RemoteError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, sync_all
 from gpucache.host import os_errors
 from gpucache.remote.objects import (
     MOST_OBJECTS,
@@ -26,6 +26,7 @@ from gpucache.remote.objects import (
     Files,
     Limits,
     Listed,
+    batches,
     bounded,
     in_parallel,
     require_object_name,
@@ -40,6 +41,7 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO,
 _FEW, _SLOW_S = 4, 0.002
 """How many files are read before it is known whether one takes long."""
 _LARGEST_REPLACED = 1 << 30
+_TOGETHER = 64
 _Steps = Generator[BinaryIO | bool]
 
 
@@ -88,25 +90,19 @@ class FolderObjects:
         objects: Iterable[tuple[str, bytes]],
         files: Files = NO_FILES,  # noqa: ARG002 - all objects are files
     ) -> Iterator[tuple[str, bool]]:
-        """Create files: threads sync each to disk, then it is linked into place."""
-        under_way, kept = set[_Steps](), _Opened()
-
-        def begun() -> Iterator[tuple[str, _Steps, BinaryIO | bool, int]]:
-            for name, data in objects:
-                under_way.add(steps := self._creation(name, data, kept))
-                yield name, steps, next(steps), len(data)
-
+        """Files, written and synced to disk several together, then linked into place."""
         try:
-            for name, steps in in_parallel(_synced, begun(), weight=lambda one: one[-1]):
-                yield name, bool(next(steps))
-                under_way.remove(steps)
-                steps.close()
+            with closing(_Opened()) as kept:
+                for group in batches(objects, _TOGETHER, lambda pair: len(pair[1])):
+                    with ExitStack() as opened:
+                        made = [opened.enter_context(closing(self._creation(*one, kept))) for one in group]
+                        begun = [next(steps) for steps in made]
+                        sync_all([file.fileno() for file in begun if not isinstance(file, bool)])
+                        for (name, _), steps in zip(group, made, strict=True):
+                            yield name, bool(next(steps))
+                            steps.close()
         except OSError as error:
             raise self._failed("written", error) from None
-        finally:
-            for steps in under_way:
-                steps.close()
-            kept.close()
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Rename over the old file; if two write at once, the last wins."""
@@ -241,14 +237,6 @@ def open_url(url: str, limits: Limits) -> FolderObjects:
     """The store of a path or of a ``file://`` URL; a directory takes no time limits."""
     root = Path(url.removeprefix("file://")).expanduser().absolute()
     return FolderObjects(root, shared=limits.shared)
-
-
-def _synced(one: tuple[str, _Steps, BinaryIO | bool, int]) -> tuple[str, _Steps]:
-    """In a thread: let a file's bytes get to the disk."""
-    name, steps, file, _ = one
-    if not isinstance(file, bool):
-        os.fsync(file.fileno())
-    return name, steps
 
 
 def _files(folder: Folder, prefix: str) -> Iterator[Listed]:

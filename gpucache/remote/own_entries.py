@@ -14,7 +14,6 @@ from gpucache.model import CacheKey
 from gpucache.remote.objects import File
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
 from gpucache.remote.signing import UNSIGNED, TrustedKeys
-from gpucache.store.layout import entry_folder
 
 FOLDER = "entries/"
 """The beginning of the names of all such objects."""
@@ -24,8 +23,7 @@ _NAME = re.compile(rf"{FOLDER}[0-9a-f]{{2}}/([0-9a-f]{{64}})-(?:([0-9a-f]{{16}})
 
 def object_name(key: CacheKey, signer: str) -> str:
     """The name of an entry's object, by its key and the id of its signer."""
-    *_, group = entry_folder(key)
-    return f"{FOLDER}{group}/{key}-{signer or _NO_SIGNER}"
+    return f"{FOLDER}{key.hex[:2]}/{key.hex}-{signer or _NO_SIGNER}"
 
 
 def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
@@ -46,23 +44,26 @@ def named(name: str) -> tuple[CacheKey, str]:
     return key, signer
 
 
-def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys | None) -> tuple[Signed, bytes]:
+def decode(
+    key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys | None, known: Signed | None = None
+) -> tuple[Signed, bytes]:
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
     They are those that the signer recorded for this key; their content is not checked yet, see
-    ``DirectoryStore.adopt``. Without trusted keys no signature is checked. Raises FormatError for anything
-    else, such as the object of another key.
+    ``DirectoryStore.adopt``. Without trusted keys no signature is checked, nor that of a record which is
+    ``known`` from elsewhere. Raises FormatError for anything else, such as the object of another key.
     """
     end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
     if not end:
         raise FormatError("it does not begin with a record")
-    made, file = parse_line(data[:end]), data[end:]
+    same = known is not None and data.startswith(known.line)
+    made, file = known if known and same else parse_line(data[:end]), data[end:]
     record = made.record
     if (record.system, record.key) != (OWN, key.hex):
         raise FormatError(f"it is the entry {record.key[:12]} of {record.system}")
     if [(one.name, one.mode) for one in record.files] != [(own_name(key), OWN_MODE)]:
         raise FormatError("its record names other files than an entry of gpucache has")
-    if made.signer != signer or not (trusted is None or made.is_believed(trusted)):
+    if made.signer != signer or not (same or trusted is None or made.is_believed(trusted)):
         raise FormatError("its signature is not that of the key that it is named after")
     [recorded] = record.files
     if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:

@@ -120,11 +120,16 @@ def _restored(
 ) -> Iterator[Pulled]:
     waiting: deque[_Fetched] = deque()
     damaged: deque[Pulled] = deque()
+    pulled = set[str]()
     for done in cache.restore(_entries(store, wanted, machine, whole_of, waiting, damaged)):
         yield from _drained(damaged)
         record, received = waiting.popleft()
+        if done.done:
+            pulled.add(record.record.key)
         yield _outcome(record, machine, _result(done), done.reason, received)
     yield from _drained(damaged)
+    for key, seen in cache.seen_now(pulled):
+        cache.sound.note(key, seen)
 
 
 def _result(done: Restored) -> PullResult:

@@ -187,8 +187,9 @@ class _Sending:
             why = _NO_SOURCES.format(moving.tells)
             self._outcomes.append(Pushed(moved, PushResult.REFUSED, why))
             return
-        own = self._there.get(entry.key, ()) if entry.cache == OWN else ()
-        if any(one.signer == self._signer and self.believes(one) for one in own):
+        seen = cache.seen(entry)
+        if one := self._known(entry, cache.sound.digest(entry.key, seen)):
+            moved = moved._replace(program=one.record.program, target=one.record.target)
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
         try:
@@ -196,9 +197,12 @@ class _Sending:
             record = record_of(packed)
         except FormatError as error:
             result = PushResult.REFUSED if isinstance(error, ImmovableError) else PushResult.FAILED
+            [found, *_] = cache.find(entry.key) or [entry]  # which has its head
+            moved = moved._replace(program=found.program, target=found.target)
             self._outcomes.append(Pushed(moved, result, str(error)))
             return
-        moved = moved._replace(size_bytes=record.size_bytes)
+        cache.sound.note(entry.key, seen, record.digest)
+        moved = Moved(entry.cache, entry.key, record.program, record.target, record.size_bytes)
         if self._is_there(record):
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
@@ -227,6 +231,13 @@ class _Sending:
         if not waits:
             self.done.append(sent)
         yield from new.items()
+
+    def _known(self, entry: CacheEntry, digest: str | None) -> Signed | None:
+        """The record of an entry that is there, as far as that can be said without reading the entry."""
+        own = entry.cache == OWN
+        there = self._there.get(entry.key if own else digest or "", ())
+        fitting = (one for one in there if self.believes(one) and (one.signer == self._signer or not own))
+        return next(fitting, None)
 
     def _lay_out(self, made: Signed, packed: PortableEntry, new: Container[str]) -> None:
         """Note the paths that an entry's files have in their owner's cache."""

@@ -100,11 +100,6 @@ class TrustedKeys(NamedTuple):
         _note_verified(key, signature, data)
         return True
 
-    def vouch(self, signer: str, data: bytes, encoded: str) -> None:
-        """Remember a signature as checked."""
-        with suppress(ValueError):
-            _note_verified(self.keys[signer], b64decode(encoded, validate=True), data)
-
 
 def _note_verified(key: PublicKey, signature: bytes, data: bytes) -> None:
     if len(_verified) >= _MOST_VERIFIED:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from gpucache.folders import Folder
 from gpucache.store import layout
 from gpucache.store.root_folder import UNUSABLE, RootFolder
-from gpucache.store.trust import open_trusted
+from gpucache.store.trust import distrust, open_trusted
 
 LINE_CAP = 4096
 """The maximum bytes of a line, including its newline."""
@@ -44,9 +44,14 @@ class BoundedLog:
         self._forgotten = forgotten
 
     def append(self, records: Iterable[Mapping[str, object]]) -> bool:
-        """Append records, each as a line of at most 4 KiB; returns whether that created the file."""
+        """Append records, each as a line of at most 4 KiB; returns whether that created the file.
+
+        Nothing is written to a directory that others may write to.
+        """
         made = False
         with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
+            if distrust(folder.status()):
+                return False
             for piece in _pieces(map(line_of, records), self._cap // 2):
                 fd = folder.open_for_writing(self._name, os.O_WRONLY | os.O_APPEND, self._root.file_mode)
                 try:

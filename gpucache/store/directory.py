@@ -12,14 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, lru_cache
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, sync_all
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
 from gpucache.store import layout, lock, scan
@@ -111,15 +111,27 @@ class DirectoryStore(EntryReader):
         self.history.record(head.program, event)
         return True
 
-    def sync(self, key: CacheKey) -> None:
-        """Let an entry that was put survive a power cut, unless somebody removed it since; raises OSError."""
-        with suppress(FileNotFoundError), self._root.open(*layout.entry_folder(key)) as folder:
-            fd = folder.open_file(layout.entry_name(key))
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            folder.sync()
+    def sync(self, keys: Iterable[CacheKey]) -> None:
+        """Let the files of entries survive a power cut, but those that somebody removed since.
+
+        All are open at a time. Raises OSError, or CacheUnusableError for the root.
+        """
+        with ExitStack() as opened:
+            folders, fds = dict[tuple[str, ...], Folder](), list[int]()
+            for key in keys:
+                with suppress(FileNotFoundError):
+                    place = layout.entry_folder(key)
+                    if place not in folders:
+                        folders[place] = opened.enter_context(self._root.open(*place))
+                    fds.append(folders[place].open_file(layout.entry_name(key)))
+                    opened.callback(os.close, fds[-1])
+            sync_all(fds)
+
+    def sync_folders(self, keys: Iterable[CacheKey]) -> None:
+        """The same for the names of entries whose files are synced; raises as that."""
+        for place in sorted({layout.entry_folder(key) for key in keys}):
+            with suppress(FileNotFoundError), self._root.open(*place) as folder:
+                folder.sync()
 
     def put_file(self, whole: Entry, data: bytes, used_ns: int) -> bool:
         """``adopt`` for verified bytes, given the entry in them; it was used last at ``used_ns``."""
@@ -185,10 +197,13 @@ class DirectoryStore(EntryReader):
 
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists; does not read it."""
+        return self.status(key) is not None
+
+    def status(self, key: CacheKey) -> os.stat_result | None:
+        """The status of the file for this key; None if there is none."""
         with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
-            folder.lstat(layout.entry_name(key))
-            return True
-        return False
+            return folder.lstat(layout.entry_name(key))
+        return None
 
     def is_sound(self, key: CacheKey) -> bool:
         """Whether a sound entry exists, read whole as by ``check``."""
@@ -342,7 +357,7 @@ class DirectoryStore(EntryReader):
 
     def remember(self, name: str, data: bytes) -> None:
         """Keep data under a name; losing it is not an error."""
-        self._memos.remember(name, data)
+        self.memos.remember(name, data)
 
     def journal_tail(self, count: int) -> list[dict[str, object]]:
         return self._journal.tail(count)

@@ -60,7 +60,7 @@ class EntryReader(ABC):
 
     def recall(self, name: str) -> bytes | None:
         """The data kept under a name; None if it is missing or damaged."""
-        return self._memos.recall(name, use=self._writable)
+        return self.memos.recall(name, use=self._writable)
 
     def journal(self, record: Mapping[str, object]) -> None:
         """Append one line to the journal; losing it is not an error."""
@@ -86,7 +86,7 @@ class EntryReader(ABC):
         return journal(self._root)
 
     @cached_property
-    def _memos(self) -> "Memos":
+    def memos(self) -> "Memos":
         from gpucache.store.bounded_folder import Memos  # not every program has memos
 
         return Memos(self._root)

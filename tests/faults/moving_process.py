@@ -7,7 +7,6 @@
 Writes one JSON document: ``trials`` by operation, and ``problems``, a sentence each.
 """
 
-import concurrent.futures
 import json
 import os
 import random
@@ -38,22 +37,6 @@ ENTRIES = 2
 
 def _one_by_one(call: Callable[[Any], Any], items: Any, *_: object, **__: object) -> Iterator[Any]:
     return map(call, items)
-
-
-class _AtOnce(concurrent.futures.Executor):
-    """An executor that runs everything at submission."""
-
-    def __init__(self, _: int) -> None: ...
-
-    def submit(
-        self, call: Callable[..., Any], /, *words: Any, **named: Any
-    ) -> concurrent.futures.Future[Any]:
-        done = concurrent.futures.Future[Any]()
-        try:
-            done.set_result(call(*words, **named))
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
 
 def digests(cache: Any) -> dict[str, str]:
@@ -176,8 +159,6 @@ def calls(place: Path, every: int, systems: Sequence[str]) -> tuple[dict[str, in
     """Each operation of each system once for each of its writing calls, or for every n-th one."""
     # One thread makes all calls, so that they have an order.
     setattr(folder, "in_parallel", _one_by_one)  # noqa: B010
-    setattr(restoring, "ThreadPoolExecutor", _AtOnce)  # noqa: B010
-    setattr(concurrent.futures, "ThreadPoolExecutor", _AtOnce)  # noqa: B010
     trials: dict[str, int] = {}
     problems: list[str] = []
     for system in systems:

@@ -226,6 +226,19 @@ def test_a_journal_that_is_no_file_is_left_to_python(
     assert noted(_HIT.format(1, 2, 3)).stdout.startswith("Python run")
 
 
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_nothing_is_written_to_a_journal_in_a_place_of_others(
+    noted: Start, tmp_path: Path, mode: int
+) -> None:
+    """They might have put it there."""
+    journal = tmp_path / "root" / "v1" / "journal" / "misses.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.touch(0o600)
+    journal.parent.chmod(mode)
+    assert noted(_HIT.format(1, 2, 3)).stdout.startswith("Python run")
+    assert journal.read_bytes() == b""
+
+
 def test_hits_of_an_image_need_no_root_that_can_be_written(noted: Start, environ: dict[str, str]) -> None:
     """Where none can be made, there is nothing to count."""
     environ["GPUCACHE_DIR"] = "/sys/gpucache"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,3 +58,14 @@ def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
         journal(root).append([{"kind": "miss"}])
     assert bool(journal(root).records()) == is_file
     assert not is_file or place.stat().st_size < 100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such modes")
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_nothing_is_written_to_a_journal_in_a_place_of_others(tmp_path: Path, mode: int) -> None:
+    """Others who may write to its directory might have put it there."""
+    log = journal(RootFolder(tmp_path))
+    assert log.append([{"kind": "miss"}])
+    tmp_path.joinpath(*layout.JOURNAL).chmod(mode)
+    assert not log.append([{"kind": "miss"}])
+    assert tmp_path.joinpath(*layout.JOURNAL, layout.JOURNAL_NAME).read_bytes().count(b"\n") == 1
