@@ -26,7 +26,15 @@ from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
-from gpucache.remote.objects import Listed, Objects, batches, in_parallel, is_removable, read_sized
+from gpucache.remote.objects import (
+    MOST_OBJECTS,
+    Listed,
+    Objects,
+    batches,
+    in_parallel,
+    is_removable,
+    read_sized,
+)
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
 from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, marked, read_marks, withdraw
 from gpucache.remote.signing import SigningKey, TrustedKeys
@@ -154,8 +162,12 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = Fals
     while not found.read():
         pass
     listed: dict[str, Listed] = {}
+    expected = sum(len(one.record.files) for one in found.records.values())
+    if expected > MOST_OBJECTS // 2:  # else signatures, which take long, make no difference
+        believed = (one for one in found.records.values() if one.is_believed(trusted))
+        expected = sum(len(one.record.files) for one in believed)
     for folder in (own_entries.FOLDER, _BLOBS) if objects and store.lists else ():
-        for one in store.listed(folder):
+        for one in store.listed(folder, expected):
             if is_removable(one.name):
                 listed[one.name] = one
             else:
@@ -277,18 +289,21 @@ def catalogues_of(records: Iterable[Signed], key: SigningKey | None) -> dict[str
     return {f"{FOLDER}{sha256(data).hexdigest()}-{os.urandom(8).hex()}": data for data in groups}
 
 
-def lacking(store: Objects, records: Iterable[Signed], catalogues: Collection[str]) -> frozenset[str]:
+def lacking(
+    store: Objects, records: Iterable[Signed], catalogues: Collection[str], expected: int = 0
+) -> frozenset[str]:
     """The names of objects that a reader would miss, of some records and the catalogues that name them.
 
     None of the others goes any more, as they are taken out of all marks.
     """
     names = {name for one in records for name, _ in objects_of(one)}.union(catalogues)
-    lost = withdraw(store, names)
+    lost, left = withdraw(store, names), set(names)
     places = {name.rpartition("/")[0] + "/" for name in names}
     if len(places) > _MOST_PLACES:
         places = {place.partition("/")[0] + "/" for place in places}
-    there = {one.name for place in sorted(places) for one in store.listed(place)}
-    return lost | (names - there)
+    for place in sorted(places):
+        left.difference_update(one.name for one in store.listed(place, expected))
+    return lost | left
 
 
 def finish_catalogue(store: Objects, key: SigningKey | None = None) -> None:

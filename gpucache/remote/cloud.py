@@ -168,7 +168,7 @@ class CloudObjects:
         self._meanings = meanings
         """The meanings of errors, for sentences."""
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
         """Pages of 1,000, each requested when it is needed."""
         import obstore
 
@@ -182,7 +182,7 @@ class CloudObjects:
                 for one in page:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
 
-        yield from bounded(pages(), prefix, self.url, self._limits)
+        yield from bounded(pages(), prefix, expected, self.url, self._limits)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""

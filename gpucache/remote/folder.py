@@ -66,13 +66,13 @@ class FolderObjects:
         self._shared, self._mask = shared, 0o700
         self._swept = False
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
         """Every file, but temporary ones and links."""
         try:
             with Folder.at(self._root) as root, ExitStack() as opened:
                 parts = prefix.strip("/").split("/")
                 start = opened.enter_context(root.folder(*parts)) if prefix else root
-                yield from bounded(_files(start, prefix), prefix, self.url, Limits())
+                yield from bounded(_files(start, prefix, expected), prefix, expected, self.url, Limits())
         except FileNotFoundError:
             return
         except OSError as error:
@@ -239,13 +239,13 @@ def open_url(url: str, limits: Limits) -> FolderObjects:
     return FolderObjects(root, shared=limits.shared)
 
 
-def _files(folder: Folder, prefix: str) -> Iterator[Listed]:
-    for one in sorted(islice(folder.entries(), MOST_OBJECTS + 1), key=lambda one: one.name):
+def _files(folder: Folder, prefix: str, expected: int) -> Iterator[Listed]:
+    for one in sorted(islice(folder.entries(), expected + MOST_OBJECTS + 1), key=lambda one: one.name):
         with suppress(FileNotFoundError):  # somebody removes it
             if one.is_dir(follow_symlinks=False):
                 if prefix or one.name != _TEMPORARY:
                     with folder.folder(one.name) as inner:
-                        yield from _files(inner, f"{prefix}{one.name}/")
+                        yield from _files(inner, f"{prefix}{one.name}/", expected)
             elif not one.name.startswith("."):
                 status = folder.lstat(one.name)
                 if stat.S_ISREG(status.st_mode):

@@ -22,7 +22,7 @@ IN_FLIGHT_BYTES = 256 << 20
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
 MOST_OBJECTS = 300_000
-"""How many objects a store may list."""
+"""How many objects a store may list that nobody expects there."""
 _MOST_SMALL = 100_000
 """The most objects that may be catalogues, which get merged, or marks, which are removed after an hour."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
@@ -103,8 +103,11 @@ class Objects(Protocol):
     def writes(self) -> bool:
         """Whether objects can be created and removed."""
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
-        """The objects whose names begin with a prefix that ends in a slash, or all for an empty one."""
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
+        """The objects whose names begin with a prefix that ends in a slash, or all for an empty one.
+
+        A store may list ``MOST_OBJECTS`` more than are expected there.
+        """
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Some objects as they arrive, in any order, ``AT_ONCE`` of them at a time; None for one that is
@@ -179,8 +182,8 @@ class Paced:
         self.url, self.lists, self.served, self.writes = store.url, store.lists, store.served, store.writes
         self.finish, self.close = partial(self._once, store.finish), store.close
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
-        return self._timed(self._store.listed(prefix), lambda _: 0.005)
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
+        return self._timed(self._store.listed(prefix, expected), lambda _: 0.005)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         return self._timed(self._store.read(names, limit_bytes), lambda one: _fair_s(len(one[1] or b"")))
@@ -270,11 +273,13 @@ def require_removable(name: str) -> str:
     return name
 
 
-def bounded(found: Iterable[Listed], prefix: str, url: str, limits: "Limits") -> Iterator[Listed]:
+def bounded(
+    found: Iterable[Listed], prefix: str, expected: int, url: str, limits: "Limits"
+) -> Iterator[Listed]:
     """A listing; raises RemoteError if it has more objects than a store may have, or takes the time of a
     request and more than a second for 200 objects."""
     spent_s, objects = 0.0, iter(found)
-    most = min(MOST_OBJECTS, _MOST_SMALL) if prefix in ("catalogues/", "marks/") else MOST_OBJECTS
+    most = expected + (_MOST_SMALL if prefix in ("catalogues/", "marks/") else MOST_OBJECTS)
     for count in range(most + 1):
         began = time.monotonic()
         one = next(objects, None)

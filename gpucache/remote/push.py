@@ -139,6 +139,7 @@ class _Sending:
     def go_by(self, catalogue: Catalogue) -> None:
         """Rely on this catalogue for what the store has; no entry may be in transit."""
         self._marked = catalogue.marked
+        self._expected = len(catalogue.objects)
         self._there: dict[str, list[Signed]] = {}
         for one in filter(catalogue.has, catalogue.records.values()):
             self._there.setdefault(_place(one.record), []).append(one)
@@ -291,7 +292,7 @@ class _Sending:
         """Name the entries that arrived in a catalogue; their outcomes, once the store has them for sure."""
         done, self.done, self.wrote = self.done, [], True
         names = write_catalogue(store, (one.record for one in done), self._key)
-        lost = lacking(store, (one.record for one in done), names)
+        lost = lacking(store, (one.record for one in done), names, self._expected + len(self._bytes))
         for sent in done:
             objects = dict(objects_of(sent.record))
             new = sum(self._new.pop(name, 0) for name in objects)

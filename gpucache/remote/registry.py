@@ -260,7 +260,7 @@ class RegistryObjects:
         """The digests of packs that only the index names, by the tags that they lack."""
         self._found: dict[str, tuple[_Pack, _Place]] = {}
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:  # noqa: ARG002 - packs are bounded
         self._refresh()
         for name, (pack, place) in sorted(self._found.items()):
             if name.startswith(prefix):

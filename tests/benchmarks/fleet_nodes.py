@@ -95,9 +95,9 @@ class _Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._objects, name)
 
-    def listed(self, prefix: str) -> Iterator[Any]:
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Any]:
         """A list is a request for each thousand."""
-        found = list(self._objects.listed(prefix))
+        found = list(self._objects.listed(prefix, expected))
         self.requests += 1 + len(found) // 1000
         return iter(found)
 

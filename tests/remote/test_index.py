@@ -31,9 +31,9 @@ class _Stepped(FolderObjects):
         super().__init__(root)
         self._step = step
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
         self._step()
-        return super().listed(prefix)
+        return super().listed(prefix, expected)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         self._step()

@@ -17,7 +17,7 @@ from gpucache.answers.console import show
 from gpucache.answers.transfer import PullSummary, Unsound
 from gpucache.answers.transfer import pull as shown_pull
 from gpucache.caches.portable import PortableEntry, PortableFile
-from gpucache.errors import FormatError
+from gpucache.errors import FormatError, RemoteError
 from gpucache.folders import Folder
 from gpucache.remote import catalogue as catalogues
 from gpucache.remote import signing
@@ -25,6 +25,7 @@ from gpucache.remote.catalogue import finish_catalogue, read_catalogue
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import push
 from gpucache.remote.records import Record, RecordedFile, Signed, parse_line, record_of, signed
+from gpucache.remote.signing import TrustedKeys
 from tests.remote.test_push_pull import SYSTEMS, Fleet, _fleet, _results, _sound  # noqa: F401 - a fixture
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
@@ -391,3 +392,17 @@ def test_texts_of_a_store_are_shown_safely(fleet: Fleet) -> None:
     text = stream.getvalue()
     assert text
     assert "\x1b" not in text and "\x07" not in text and "\x9b" not in text and "\u202e" not in text
+
+
+def test_a_store_has_as_many_objects_as_trusted_keys_signed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so many others as any store may have; what nobody trusts counts for nothing."""
+    for name in ("objects", "folder", "catalogue"):
+        monkeypatch.setattr(f"gpucache.remote.{name}.MOST_OBJECTS", 3)
+    caches = [fleet.make("a", "gpucache", 20)]
+    fleet.push(*caches, key=fleet.key)
+    assert set(_results(fleet.push(*caches, key=fleet.key))) == {"present"}
+    assert len(read_catalogue(fleet.store, fleet.trusted, objects=True).objects) == 20
+    with pytest.raises(RemoteError, match="more than 3 objects"):
+        read_catalogue(fleet.store, TrustedKeys({}), objects=True)
