@@ -21,7 +21,7 @@ Owns the form of a pack and which bytes of it are requested. Must not know the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
@@ -72,10 +72,10 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _ARTIFACT_TYPE = "application/vnd.gpucache.store.v1"
 _CONTENTS = "org.gpucache.contents"
 """The annotation that lists the systems, targets and compilers of a pack's objects."""
-_PACK = "org.gpucache.pack"
-"""The annotation of a pack in an index: its tag without TAG."""
 _ARCHITECTURES = ("amd64", "arm64")
 """Those with an image, which is the same but for its config."""
+_NO_PLATFORM: Mapping[str, object] = {"architecture": "unknown", "os": "unknown"}
+"""That of packs in an index, so that runtimes take none of them."""
 _MOST_LAYERS = 40
 """Above so many layers in all packs small ones are merged, down to half of it."""
 _BLOCK = 512
@@ -84,7 +84,6 @@ _TRIES = 5
 _KEEPS = (400, 401, 403, 405, 501)
 """How registries refuse to remove a manifest, by their settings or to users who may only push."""
 _DEFAULT_TAG = "gpucache"
-_REPLACED = ".replaced"
 _URL = re.compile(
     r"oci(?P<plain>\+http)?://(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?)"
     r"/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}))?"
@@ -101,7 +100,7 @@ class _Blob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     digest: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
     size: _Count
     annotations: dict[str, str] = {}
-    platform: dict[str, object] = {}
+    platform: Mapping[str, object] = {}
 
 
 class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
@@ -187,9 +186,9 @@ class _Pack(NamedTuple):
         return Counter()
 
     @property
-    def age(self) -> tuple[bool, int, str]:
-        """The order of packs: if two have an object with one name, the first pack's is used."""
-        return not self.tag.endswith(_REPLACED), self.config.written_ns, self.tag
+    def age(self) -> tuple[int, str]:
+        """Orders packs: of two that have an object of one name the last counts."""
+        return self.config.written_ns, self.tag
 
 
 class _Layer:
@@ -253,7 +252,6 @@ class RegistryObjects:
         self._client = client
         self._tag = tag
         self._digest = digest
-        self._ours = re.compile(rf"{re.escape(tag)}-[0-9a-f]{{12}}(?:{re.escape(_REPLACED)})?")
         self._lock = Lock()
         self._packs: dict[str, _Pack] | None = None
         self._copied: dict[str, str] = {}
@@ -287,34 +285,32 @@ class RegistryObjects:
         """Packs of the objects that no other pack has; an object exists once its pack does."""
         self._refresh_to_write()
         present: list[str] = []
-        yield from self._pack(self._layers(objects, files, present))
-        yield from ((name, False) for name in present)
-
-    def _pack(self, layers: Iterable[_Layer]) -> Iterator[tuple[str, bool]]:
         group: list[_Pushed] = []
-        for layer in in_parallel(self._push_layer, layers, _AT_ONCE):
+        for layer in in_parallel(self._push_layer, self._layers(objects, files, present), _AT_ONCE):
             group.append(layer)
             if len(group) == _PACK_LAYERS or sum(len(one.places) for one in group) >= _PACK_OBJECTS:
                 yield from self._push_layers(group)
                 group = []
         yield from self._push_layers(group)
+        yield from ((name, False) for name in present)
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """A pack whose tag is made of the name; of two writers at once the last one's stays, as registries
-        compare nothing."""
-        self._refresh_to_write()
+        """A newer pack, before it goes from others; of two writers at once the last one's stays, as
+        registries compare nothing."""
+        packs = self._refresh_to_write()
         ((_, old),) = self.read([name], LAYER_BYTES)
-        data = change(old)
         layer = _Layer()
-        layer.add(name, data, File())
-        tag = f"{self._tag}-{sha256(name.encode()).hexdigest()[:12]}{_REPLACED}"
-        pushed = self._push_layer(layer)
-        self._push_pack((pushed.blob,), self._index_of([pushed]), tag)
+        layer.add(name, change(old), File())
+        after_ns = self._found[name][0].config.written_ns if name in self._found else 0
+        self._push_layers([self._push_layer(layer)], after_ns + 1)
+        self._take_out({name}, packs)
 
     def remove(self, names: Iterable[str]) -> None:
+        self._take_out({require_removable(name) for name in names}, self._refresh_to_write())
+
+    def _take_out(self, gone: Set[str], packs: Iterable[_Pack]) -> None:
         """Manifests without the objects, instead of those with them; first the new ones."""
-        gone = {require_removable(name) for name in names}
-        for pack in self._refresh_to_write():
+        for pack in packs:
             kept = [place for place in pack.config.objects if place.name not in gone]
             if len(kept) == len(pack.config.objects):
                 continue
@@ -342,21 +338,14 @@ class RegistryObjects:
         layers = tuple({blob.digest: blob for pack in packs for blob in pack.layers}.values())
         about = sum((one.about for one in packs), Counter[str]())
         parts = [
-            msgspec.structs.replace(
-                self._put_image(layers, about, f"{self._tag}-{architecture}", architecture=architecture).blob,
-                platform={"architecture": architecture, "os": "linux"},
+            (
+                self._put_image(layers, about, f"{self._tag}-{architecture}", architecture=architecture),
+                {"architecture": architecture, "os": "linux"},
             )
             for architecture in _ARCHITECTURES
-        ]
-        parts += (
-            msgspec.structs.replace(
-                pack.blob,
-                annotations={_PACK: pack.tag.removeprefix(f"{self._tag}-")},
-                platform={"architecture": "unknown", "os": "unknown"},  # runtimes take none of these
-            )
-            for pack in packs
-        )
-        top = _Top(2, _INDEX_TYPE, _ARTIFACT_TYPE, tuple(parts), annotations=_notes(about))
+        ] + [(pack, _NO_PLATFORM) for pack in packs]
+        blobs = tuple(msgspec.structs.replace(one.blob, platform=platform) for one, platform in parts)
+        top = _Top(2, _INDEX_TYPE, _ARTIFACT_TYPE, blobs, annotations=_notes(about))
         missing = () if last else (400, 404)
         return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
 
@@ -369,7 +358,7 @@ class RegistryObjects:
             size += pack.layers_size
             if not many or left <= _MOST_LAYERS // 2 or size > LAYER_BYTES:
                 break
-            if not pack.tag.endswith(_REPLACED) and pack.layers:
+            if pack.layers:
                 small.append(pack)
                 left -= len(pack.layers)
         if len(small) < 2:
@@ -384,7 +373,7 @@ class RegistryObjects:
                 layer.places += (
                     msgspec.structs.replace(one, layer=0, offset=one.offset + layer.size)
                     for one in pack.config.objects
-                    if one.layer == number
+                    if one.layer == number and self._found[one.name][0].tag == pack.tag
                 )
                 layer.parts.append(data.removesuffix(_END))
                 layer.size += len(layer.parts[-1])
@@ -426,7 +415,7 @@ class RegistryObjects:
             if self._packs is None:
                 self._copied = self._indexed(tags)
             named, known = self._copied | tags, self._packs or {}
-            new = [pair for pair in named.items() if pair[0] not in known or pair[0].endswith(_REPLACED)]
+            new = [pair for pair in named.items() if pair[0] not in known]
             read: list[_Pack] = []
             objects = sum(len(pack.config.objects) for pack in known.values())
             for pack in in_parallel(lambda pair: self._read_pack(*pair), new):
@@ -453,10 +442,10 @@ class RegistryObjects:
         if answer.status == 404:
             return {}
         top = self._parsed(answer.data, _TOPS, at)
-        digests = {f"{self._tag}-{one.annotations.get(_PACK, '')}": one.digest for one in top.manifests}
+        digests = [one.digest for one in top.manifests if one.platform == _NO_PLATFORM]
         if self._digest and not top.manifests:
-            digests = {f"{self._tag}-{self._digest[7:19]}": self._digest}
-        found = {tag: digest for tag, digest in digests.items() if self._ours.fullmatch(tag)}
+            digests = [self._digest]
+        found = {f"{self._tag}-{digest[7:19]}": digest for digest in digests}
         if not (found or tags) and (top.layers or top.artifact_type != _ARTIFACT_TYPE):
             raise RemoteError(
                 f"{self.url} is an image that lacks the packs of a store; copy a store with 'skopeo copy "
@@ -469,12 +458,12 @@ class RegistryObjects:
         found: dict[str, tuple[_Pack, _Place]] = {}
         for pack in sorted((self._packs or {}).values(), key=lambda one: one.age):
             for place in pack.config.objects:
-                found.setdefault(place.name, (pack, place))
+                found[place.name] = pack, place
         self._found = found
 
     def _tags(self) -> set[str]:
         """The tags of packs; none of a repository that does not exist."""
-        found: set[str] = set()
+        ours, found = re.compile(rf"{re.escape(self._tag)}-[0-9a-f]{{12}}"), set[str]()
         page, began = "tags/list?n=1000", time.monotonic()
         for number in range(_MOST_PAGES):
             if time.monotonic() - began > self._client.request_s + number / 10:
@@ -483,7 +472,7 @@ class RegistryObjects:
             if answer.status == 404:
                 return found
             told = self._parsed(answer.data, _TAG_LISTS)
-            found.update(tag for tag in told.tags or () if self._ours.fullmatch(tag))
+            found.update(tag for tag in told.tags or () if ours.fullmatch(tag))
             if len(found) > _MOST_PACKS:
                 break
             following = self._client.next_page(answer)
@@ -506,7 +495,7 @@ class RegistryObjects:
         blob = _blob_of(answer.data, _MANIFEST_TYPE)
         if not manifest.layers:
             return _Pack(tag, blob, (), _EMPTY, manifest.annotations)
-        if digest not in ("", blob.digest) or not tag.endswith((blob.digest[7:19], _REPLACED)):
+        if digest not in ("", blob.digest) or not tag.endswith(blob.digest[7:19]):
             raise self._damaged(tag, "it is not the artifact that its tag names")
         if manifest.config.media_type != _PACK_TYPE or manifest.config.size > _MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
@@ -581,19 +570,18 @@ class RegistryObjects:
         blob = msgspec.structs.replace(blob, annotations=title)
         return _Pushed(blob, layer.places, layer.about)
 
-    def _push_layers(self, layers: Sequence[_Pushed]) -> Iterator[tuple[str, bool]]:
-        if layers:
-            about = sum((one.about for one in layers), Counter[str]())
-            self._push_pack(tuple(layer.blob for layer in layers), self._index_of(layers), about=about)
-        yield from ((one.name, True) for layer in layers for one in layer.places)
-
-    def _index_of(self, layers: Sequence[_Pushed]) -> _Index:
-        places = (
+    def _push_layers(self, layers: Sequence[_Pushed], after_ns: int = 0) -> list[tuple[str, bool]]:
+        """A pack of some layers, if there are any, that is younger than at a time; its objects."""
+        places = tuple(
             msgspec.structs.replace(one, layer=number)
             for number, layer in enumerate(layers)
             for one in layer.places
         )
-        return _Index(self._client.now_ns, tuple(places))
+        if layers:
+            about = sum((one.about for one in layers), Counter[str]())
+            index = _Index(max(self._client.now_ns, after_ns), places)
+            self._push_pack(tuple(layer.blob for layer in layers), index, about=about)
+        return [(one.name, True) for one in places]
 
     def _push_pack(
         self, layers: tuple[_Blob, ...], index: _Index, tag: str = "", about: Mapping[str, int] = {}

@@ -245,7 +245,7 @@ def test_the_index_has_an_image_for_each_platform_and_then_the_packs(url: str) -
     images = [json.loads(_raw(f"{place}@{one['digest']}")) for one in index["manifests"]]
     assert len(images[0]["layers"]) == 2
     assert images[0]["layers"] == images[1]["layers"]
-    packs = {f"gpucache-{one['annotations']['org.gpucache.pack']}" for one in index["manifests"][2:]}
+    packs = {f"gpucache-{one['digest'][7:19]}" for one in index["manifests"][2:]}
     assert {"gpucache", "gpucache-amd64", "gpucache-arm64", *packs} == set(_tags(place))
 
 
@@ -366,7 +366,7 @@ def test_a_replaced_object_has_one_tag(url: str) -> None:
                 opened.replace("index", partial(_appended, bytes([number])))
             assert [one.size_bytes for one in reader.listed("")] == [2 + number]
         assert dict(reader.read(["index"], 10)) == {"index": b"!\0\1\2"}
-    assert len(_tags(place)) == 2
+    assert len(_tags(place)) == 1
 
 
 def test_an_object_that_comes_twice_is_created_once(url: str) -> None:
