@@ -19,6 +19,9 @@ def key(file: Path, public: bool) -> None:
     The public key is printed as a line. push signs with the file that --key or GPUCACHE_SIGNING_KEY names;
     pull accepts entries signed by the keys that GPUCACHE_TRUSTED_KEYS lists, as such lines or as .pub files,
     separated by spaces. A key that is taken out of that list is revoked.
+
+    Without this command, a push to a directory makes a key of your own in the user's configuration. Your own
+    programs and pulls trust it; other machines need its line in GPUCACHE_TRUSTED_KEYS.
     """
     from gpucache.remote.signing import load_signing_key, make_pair
 

@@ -307,14 +307,16 @@ def in_parallel(
     for none of them: a request may hang.
     """
     todo: SimpleQueue[tuple[int, T] | None] = SimpleQueue()
-    done: SimpleQueue[tuple[int, Callable[[], R]]] = SimpleQueue()
+    done: SimpleQueue[tuple[int, list[R], BaseException | None]] = SimpleQueue()
     threads = running = total = 0
 
     def ended() -> R:
         nonlocal running, total
-        size, result = done.get()
+        size, results, error = done.get()
         running, total = running - 1, total - size
-        return result()
+        if error is not None:
+            raise error
+        return results.pop()
 
     try:
         for item in items:
@@ -341,25 +343,18 @@ def in_parallel(
 def _work(
     call: Callable[[T], R],
     todo: "SimpleQueue[tuple[int, T] | None]",
-    done: "SimpleQueue[tuple[int, Callable[[], R]]]",
+    done: "SimpleQueue[tuple[int, list[R], BaseException | None]]",
 ) -> None:
-    """In a thread: put the result of each item, as a function that returns or raises it."""
-
-    def failed(error: BaseException) -> R:
-        raise error
-
+    """In a thread: put the result or the error of each item."""
     while (item := todo.get()) is not None:
+        results, failed = list[R](), None
         try:
-            result = partial(_identity, call(item[1]))
+            results.append(call(item[1]))
         except BaseException as error:
-            result = partial(failed, error)
+            failed = error
         size, item = item[0], None
-        done.put((size, result))
-        del result
-
-
-def _identity(result: R) -> R:
-    return result
+        done.put((size, results, failed))
+        del results
 
 
 def read_sized(store: Objects, sizes: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:

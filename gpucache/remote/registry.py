@@ -187,7 +187,7 @@ class _Pack(NamedTuple):
 
     @property
     def age(self) -> tuple[int, str]:
-        """Orders packs: of two that have an object of one name the last counts."""
+        """The order of packs: if two have an object with one name, the last pack's is used."""
         return self.config.written_ns, self.tag
 
 
@@ -618,13 +618,18 @@ class RegistryObjects:
         return answer.status not in refused
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
+        """A blob, sent again if it was refused: of two uploads at once some registries mix up the bytes."""
         blob = _blob_of(data, media_type)
-        if self._client.ask("HEAD", f"blobs/{blob.digest}", (200, 404)).status == 404:
+        for left in reversed(range(_TRIES)):
+            if self._client.ask("HEAD", f"blobs/{blob.digest}", (200, 404)).status == 200:
+                break
             begun = self._client.ask("POST", "blobs/uploads/", (202,), body=b"")
             place = urljoin(begun.url, begun.headers.get("Location", ""))
             place += f"{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
-            headers = {"Content-Type": "application/octet-stream"}
-            self._client.ask("PUT", place, (200, 201, 202), body=data, headers=headers)
+            headers, accepted = {"Content-Type": "application/octet-stream"}, (200, 201, 202)
+            refused = (400, 404, 416) if left else ()
+            if self._client.ask("PUT", place, accepted + refused, body=data, headers=headers).status < 400:
+                break
         return blob
 
     def _parsed(self, data: bytes, decoder: msgspec.json.Decoder[T], tag: str = "") -> T:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier, Event, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,6 +24,7 @@ from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
 from gpucache.remote.objects import File, Files, Limits, Objects, open_objects
 from gpucache.remote.push import push
+from gpucache.remote.registry_client import RegistryClient
 from gpucache.remote.signing import TrustedKeys, load_signing_key, make_pair
 from gpucache.serve.row_cache import NAME, RowCache
 from gpucache.store.directory import DirectoryStore
@@ -328,6 +329,24 @@ def test_writers_at_once_leave_an_index_of_all(url: str) -> None:
         list(pool.map(push, range(4)))
     _copy(f"{place}:gpucache", f"{place}-copy:gpucache", "--all")
     assert _contents(f"{place}-copy") == {f"of/{number}": bytes([number]) for number in range(4)}
+
+
+def test_a_refused_upload_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of bytes that were mixed up on the way."""
+    ask, refused = RegistryClient.ask, list[int]()
+
+    def mixed_up(client: RegistryClient, method: str, path: str, *more: Any, **how: Any) -> object:
+        if method == "PUT" and "uploads" in path and not refused:
+            how["body"] = b"x"
+            reply = ask(client, method, path, *more, **how)
+            refused.append(reply.status)
+            return reply
+        return ask(client, method, path, *more, **how)
+
+    monkeypatch.setattr(RegistryClient, "ask", mixed_up)
+    assert _create(f"{url}/again", (ONE, b"1")) == {ONE: True}
+    assert refused == [400]
+    assert _contents(f"{url}/again") == {ONE: b"1"}
 
 
 def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
