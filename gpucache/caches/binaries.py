@@ -2,14 +2,14 @@
 
 import re
 import struct
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, FilesFormat
+from gpucache.caches.binary_format import OF_OPENCL, BinaryFormat
+from gpucache.caches.files import Files, Frame, Parts, Rule
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.learning_places import GgmlOpenclPlaces
 from gpucache.caches.portable import Fact, Moving
@@ -17,7 +17,6 @@ from gpucache.caches.systems import (
     HashcatPlaces,
     IntelNeoPlaces,
 )
-from gpucache.errors import FormatError
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import printable
 
@@ -276,7 +275,7 @@ class TorchKernels(BinaryFormat, of="torch-kernels"):
         target = f"hip:{arch}" if arch.startswith("gfx") else f"cuda:{digits}"
         return super().look(item)._replace(program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         return not start or describe(start).kind in self.kinds
 
 
@@ -439,7 +438,7 @@ class ArrayFire(BinaryFormat, of="arrayfire"):
     consequence = _REMOVED
     checked_bytes = largest_bytes = 32 << 20
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         parts = _parts(start)
         return parts is not None and parts.size <= _LARGEST_BYTES
 
@@ -469,7 +468,7 @@ class ArrayFire(BinaryFormat, of="arrayfire"):
         return None
 
 
-class _Parts(NamedTuple):
+class _ArrayFireFile(NamedTuple):
     """Parts of a file: the hash of its binary, the binary's offset and size, and the first kernel's name."""
 
     hash: int
@@ -478,7 +477,7 @@ class _Parts(NamedTuple):
     kernel: str
 
 
-def _parts(data: bytes) -> _Parts | None:
+def _parts(data: bytes) -> _ArrayFireFile | None:
     """The parts at the beginning of a file; None if it ends before the binary begins."""
     at, kernel = 0, ""
     try:
@@ -493,21 +492,31 @@ def _parts(data: bytes) -> _Parts | None:
         ((digest,), (size,)) = _WORDS.unpack_from(data, at), _WORDS.unpack_from(data, at + _WORDS.size)
     except (struct.error, OverflowError):  # the second of a length beyond every file's
         return None
-    return _Parts(digest, at + 2 * _WORDS.size, size, kernel)
+    return _ArrayFireFile(digest, at + 2 * _WORDS.size, size, kernel)
 
 
 def _hash(data: bytes) -> int:
     return reduce(lambda digest, byte: (digest ^ byte) * _PRIME & _MASK, data, _OFFSET)
 
 
-_LENGTH_BYTES = 8
 _SCANNED_BYTES = 64 << 10
-_COMGR_LARGEST_BYTES = 1 << 30
-_COMGR_AGAIN = "every program that asks for it compiles it again"
-_CUT = Problem(FindingKind.TRUNCATED, f"it ends before its output and its log do; {_COMGR_AGAIN}")
 
 
-class AmdComgr(FilesFormat, of="amd-comgr"):
+def _broken_output(one: Parts) -> str:
+    info = describe(one.read("output"))
+    return (info.kind is not PayloadKind.UNKNOWN and info.problem) or ""
+
+
+_STEP = Frame(
+    "llvmcache-.+", "output:p64 log:p64 more:rest", "every program that asks for it compiles it again",
+    (
+        Rule(FindingKind.CORRUPT, lambda one: one.spans["more"].length, "has {} bytes behind its log"),
+        Rule(FindingKind.CORRUPT, _broken_output, "is broken, {}", "it is served, so programs fail"),
+    ),
+)  # fmt: skip
+
+
+class AmdComgr(Format, of="amd-comgr"):
     """The steps that AMD's code object manager compiled, for HIP's run-time compilation and for OpenCL.
 
     Source: ROCm/llvm-project, ``amd/comgr/src/comgr-cache.cpp`` and ``comgr-cache-command.cpp``, and LLVM's
@@ -527,40 +536,18 @@ class AmdComgr(FilesFormat, of="amd-comgr"):
         "AMD_COMGR_REDIRECT_LOGS=stderr logs hits and stores, and has separate keys"
     )
 
+    frames = (_STEP,)
+
     def look(self, item: Files) -> CacheEntry:
-        (name,), (status,) = item.names, item.seen.values()
-        start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
-        size = _length(start)
-        info = describe(start[_LENGTH_BYTES : _LENGTH_BYTES + size])
-        problem = _CUT if size > status.st_size else None
+        problem = next(self.judged(item, item.names[0], whole=False), None)
+        info = describe(
+            b"" if problem else self.parts(item, item.names[0], _STEP).read("output", _SCANNED_BYTES)
+        )
         return self.entry(item)._replace(
             target=info.target,
             artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
             damage=problem,
         )
 
-    def check(self, item: Files) -> Iterator[Problem]:
-        data = item.read(item.names[0])
-        output = data[_LENGTH_BYTES:][: _length(data)]
-        log = data[_LENGTH_BYTES + _length(data) :]
-        end = _LENGTH_BYTES + _length(log)
-        if len(log) < end:
-            yield _CUT
-        elif len(log) > end:
-            yield Problem(FindingKind.CORRUPT, f"{len(log) - end} bytes follow its log; {_COMGR_AGAIN}")
-        elif (info := describe(output)).kind is not PayloadKind.UNKNOWN and info.problem:
-            detail = f"the {info.kind.value} in it is broken: {info.problem}; it is served, so programs fail"
-            yield Problem(FindingKind.CORRUPT, detail)
-
     def payload(self, item: Files) -> bytes:
-        data = item.read(item.names[0])
-        if len(data) < _LENGTH_BYTES + _length(data):
-            raise FormatError(f"{item.path} ends before its output does")
-        return data[_LENGTH_BYTES:][: _length(data)]
-
-
-def _length(data: bytes) -> int:
-    """The size that begins a file; if the file is too short, a number larger than any size."""
-    if len(data) < _LENGTH_BYTES:
-        return _COMGR_LARGEST_BYTES << 8
-    return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)
+        return self.parts(item, item.names[0], _STEP).read("output")

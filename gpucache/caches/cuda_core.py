@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
-from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left, Node, Whose
 from gpucache.caches.portable import Moving
 from gpucache.payload import PayloadKind

@@ -21,7 +21,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
-from gpucache.caches.files import NameTally, allocated_bytes, below, open_folder
+from gpucache.caches.files import HERE, Files, NameTally, allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
@@ -56,7 +56,7 @@ def _one() -> NameTally:
 
 @dataclass(slots=True)
 class Survey:
-    """The tree below a root summed up: an ``Item`` of ``gpucache.caches.format``."""
+    """The tree below a root summed up."""
 
     path: Path
     files: int = 0
@@ -71,14 +71,9 @@ class Survey:
     """How many of these files have a letter in their name; a plain number may be another program's date."""
     strangers: NameTally = field(default_factory=_one)
     """Everything in the tree, links too, whose name is not one of the driver's."""
-    oversize: NameTally = field(default_factory=_one)
-    left: NameTally = field(default_factory=_one)
-    """Old empty and temporary files, which a program leaves if it is stopped while writing."""
     links: NameTally = field(default_factory=_one)
     distrusted: NameTally = field(default_factory=_one)
     unread: NameTally = field(default_factory=_one)
-    key: str = KEY
-    owned: bool = True
 
     @property
     def binaries(self) -> int:
@@ -96,7 +91,7 @@ class Survey:
             other.used_ns,
         )
 
-    def add(self, path: str, status: os.stat_result, now_ns: int, limit_bytes: int | None) -> None:
+    def add(self, path: str, status: os.stat_result) -> None:
         self.written_ns = min(self.written_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
         self.used_ns = max(self.used_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
         self.files += 1
@@ -106,21 +101,16 @@ class Survey:
             self.has_index = True
             return
         name = path.rpartition("/")[2]
-        young = now_ns - status.st_mtime_ns < HOUR_NS  # it may be being written
         if BINARY.fullmatch(path):
             self.documented += 1
             self.telling += not name.isdecimal()
-        if limit_bytes is not None and status.st_size > limit_bytes:
-            self.oversize.add(path)
-        if not young and (not status.st_size or (_is_its_own(path) and _TEMPORARY.fullmatch(name))):
-            self.left.add(path)
 
 
-class CudaDriver(CudaDriverPlaces, Format[Survey]):
+class CudaDriver(CudaDriverPlaces, Format):
     """The tree below one root; a driver rebuilds missing entries, but whether it tolerates the loss of single
     files is not documented, so it is emptied whole or not at all, and nothing in it is repaired."""
 
-    item = Survey
+    layout = Layout(())
     fixes = frozenset()
     opaque = (
         "the inputs of the driver's keys are not documented, and a new driver starts anew; "
@@ -137,62 +127,75 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         own = (index and binary) or (path.name == "ComputeCache" and (index or binary))
         return Whose.OWN if own else Whose.UNKNOWN
 
-    def items(self, prefix: str) -> Iterator[Survey]:
+    def items(self, prefix: str) -> Iterator[Files]:
         if not KEY.startswith(prefix):
             return
-        found = self._survey()
+        found = survey(self.root)
         if found.unread.count:
             self.closed_folders[self.root] = (
                 f"in {self.root} {found.unread} could not be read; fix their permissions"
             )
         if found.files:
-            yield found
+            yield Files(self.root, (), KEY, {HERE: self.root.stat()}, detail=found)
 
-    def look(self, item: Survey) -> CacheEntry:
+    def entry(self, item: Files) -> CacheEntry:
+        found: Survey = item.detail
+        entry = super().entry(item)._replace(size_bytes=found.size_bytes, files=found.files)
+        return entry._replace(created_ns=found.written_ns, last_used_ns=found.used_ns)
+
+    def trust(self, item: Files) -> Iterator[Problem]:
+        """Nothing: a check looks at the whole tree."""
+        yield from ()
+
+    def beside(self) -> Iterator[Checked]:
+        yield from ()
+
+    def look(self, item: Files) -> CacheEntry:
+        found: Survey = item.detail
         fields = {
-            "files": str(item.files),
-            "bytes": str(item.apparent_bytes),
-            "index": "present" if item.has_index else "missing",
-            "files of unusual names": str(item.strangers.count),
+            "files": str(found.files),
+            "bytes": str(found.apparent_bytes),
+            "index": "present" if found.has_index else "missing",
+            "files of unusual names": str(found.strangers.count),
         }
         return self.entry(item)._replace(
             program=_PROGRAM,
             fields=tuple(fields.items()),
-            damage=None if item.foreign else next(_untrusted(item), None),
-            stays=self._stays(item),
+            damage=None if found.foreign else next(_untrusted(found), None),
+            stays=self._stays(found),
             indivisible=f"the driver bounds this cache itself: set {CUDA_MAXSIZE}; {ALL} removes it whole",
         )
 
-    def check(self, item: Survey) -> Iterator[Problem]:
-        found = self._survey()
+    def check(self, item: Files) -> Iterator[Problem]:
+        found = survey(self.root)
         if not found.files:
             raise FileNotFoundError(str(self.root))
         if found.foreign:
             raise UnjudgedError(f"{self.root}: {_FOREIGN}")
         yield from _untrusted(found)
 
-    def notes(self, item: Survey) -> Iterator[str]:
+    def notes(self, item: Files) -> Iterator[str]:
         yield (
             "the driver's format is not documented, so nothing in it can be checked but owners, modes and "
             "sizes"
         )
 
-    def unchanged(self, item: Survey) -> bool:
+    def unchanged(self, item: Files) -> bool:
         """Return True: files that programs add do not make the survey wrong."""
         return True
 
-    def payload(self, item: Survey) -> bytes:
+    def payload(self, item: Files) -> bytes:
         raise FormatError(f"{item.path} is opaque: the driver's format is not documented; copy it whole")
 
-    def content(self, item: Survey, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         yield "format", "opaque: it is not documented"
 
-    def remove(self, item: Survey) -> Kept | None:
+    def remove(self, item: Files) -> Kept | None:
         now_ns = self.now_ns()
-        found = survey(self.root, now_ns, None)
+        found = survey(self.root)
         if why := self._stays(found):
             return Kept(why)
-        if not found.same(item):
+        if not found.same(item.detail):
             return Kept()
         failed = clear(self.root, now_ns)
         if failed.count:
@@ -201,11 +204,8 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return None
 
     def whole(self) -> Iterator[Checked]:
-        for problem in _worth_knowing(self._survey(), self.location.limit_bytes):
+        for problem in _worth_knowing(survey(self.root), self.location.limit_bytes):
             yield self.told(self.root, problem, program=_PROGRAM)
-
-    def _survey(self) -> Survey:
-        return survey(self.root, self.now_ns(), self.location.limit_bytes)
 
     def _stays(self, found: Survey) -> str:
         """Why the cache must not be emptied, as a clause; else empty."""
@@ -241,9 +241,8 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
         yield Problem(FindingKind.UNSUPPORTED, _FOREIGN)
         return
     full = limit_bytes is not None and found.apparent_bytes >= _NEARLY_FULL * limit_bytes
-    if limit_bytes is not None and (found.oversize.count or (found.binaries and full)):
-        over = f"; {found.oversize}: larger than the limit, so never cached" if found.oversize.count else ""
-        told = f"{format_size(found.apparent_bytes)} of {format_size(limit_bytes)} are used{over}"
+    if limit_bytes is not None and found.binaries and full:
+        told = f"{format_size(found.apparent_bytes)} of {format_size(limit_bytes)} are used"
         remedy = f"raise {CUDA_MAXSIZE}, at most to {CUDA_MOST_BYTES}"
         if limit_bytes >= CUDA_MOST_BYTES:
             remedy = f"give programs their own caches by {CUDA_PATH}"
@@ -253,13 +252,9 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
         lacks = "no file 'index'" if found.binaries else "an index and no binaries"
         remedy = "'gpucache evict --cache cuda --all' empties it"
         yield Problem(FindingKind.ORPHAN, f"it has {lacks}, so programs compile anew", remedy)
-    if found.left.count:
-        yield Problem(FindingKind.LEFTOVER, f"{found.left}: left by programs that were stopped")
-    if found.unread.count:
-        yield Problem(FindingKind.UNSUPPORTED, f"{found.unread}: a directory that was not looked into")
 
 
-def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
+def survey(root: Path) -> Survey:
     """The tree below a root; raises OSError if the root cannot be read."""
     found = Survey(root)
     exposed = {}
@@ -288,7 +283,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
                 trust(path, seen, reached=above)
                 if not _is_its_own(path):
                     found.strangers.add(path)
-                found.add(path, seen, now_ns, limit_bytes)
+                found.add(path, seen)
             else:
                 found.links.add(path)
                 found.strangers.add(path)

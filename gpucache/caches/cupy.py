@@ -15,8 +15,8 @@ import hashlib
 import struct
 
 from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import CupyPlaces
@@ -80,7 +80,7 @@ class Cupy(CupyPlaces, BinaryFormat):
             return Problem(FindingKind.ORPHAN, detail)
         return super().bars(item)
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         """True for a SHA-1 and the beginning of its content; numbers or checksums may be a user's."""
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds

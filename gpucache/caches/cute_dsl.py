@@ -5,18 +5,32 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
+from gpucache.caches.binary_format import broken
+from gpucache.caches.files import Files, Frame, Parts, Rule
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.payload import PayloadKind
 
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_MAGIC, _CHECKSUM_BYTES = b"ML\xefR", 4
-_AGAIN = "the CuTe DSL warns, compiles it again and replaces it"
+_CHECKSUM_BYTES = 4
 
 
-class CuteDsl(FilesFormat, of="cute-dsl"):
+def _unlike_end(one: Parts) -> bool:
+    data = one.item.read(one.name)
+    return zlib.crc32(data[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
+
+
+_BYTECODE = Frame(
+    ".+", "magic:u32 rest:rest", "the CuTe DSL warns, compiles it again and replaces it",
+    (
+        Rule(FindingKind.MISLABELLED, lambda one: one.numbers["magic"] != 0x52EF4C4D, "is not MLIR bytecode"),
+        Rule(FindingKind.CORRUPT, _unlike_end, "has another CRC-32 than its content"),
+    ),
+)  # fmt: skip
+
+
+class CuteDsl(Format, of="cute-dsl"):
     """A file of MLIR's bytecode for each function that ``cute.compile`` and ``cute.jit`` compiled.
 
     Source: CuTe DSL 4.2.1, 4.4.2 and 4.5.0, ``cutlass/base_dsl/cache_helpers.py`` and ``dsl.py``; no file
@@ -36,21 +50,11 @@ class CuteDsl(FilesFormat, of="cute-dsl"):
     )
     checksums = True
 
-    def look(self, item: Files) -> CacheEntry:
-        start = item.part(item.names[0], 0, len(_MAGIC))
-        problem = None
-        if len(start) < len(_MAGIC):
-            problem = Problem(FindingKind.TRUNCATED, f"it ends before its bytecode; {_AGAIN}")
-        elif start != _MAGIC:
-            problem = Problem(FindingKind.MISLABELLED, f"it is not MLIR bytecode; {_AGAIN}")
-        return self.entry(item)._replace(artifact_kind="mlir", damage=problem)
+    frames = (_BYTECODE,)
 
-    def check(self, item: Files) -> Iterator[Problem]:
-        data = item.read(item.names[0])
-        if problem := self.look(item).damage:
-            yield problem
-        elif zlib.crc32(data[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
-            yield Problem(FindingKind.CORRUPT, f"its CRC-32 does not match its content; {_AGAIN}")
+    def look(self, item: Files) -> CacheEntry:
+        damage = next(self.judged(item, item.names[0], whole=False), None)
+        return self.entry(item)._replace(artifact_kind="mlir", damage=damage)
 
     def payload(self, item: Files) -> bytes:
         return super().payload(item)[:-_CHECKSUM_BYTES]
@@ -61,7 +65,7 @@ _FOLDERS = (f"({_DIGITS})/", rf"({_DIGITS})/([a-z]\w*)/")
 _TEMPORARY = rf"\.{_DIGITS}\.[0-9a-f]{{16}}\.tmp\.o"
 
 
-class FlashAttention(FilesFormat, of="flash-attention"):
+class FlashAttention(Format, of="flash-attention"):
     """FlashAttention 4: an object file for each kernel of attention that its CuTe sources compiled.
 
     Source: FlashAttention of September 2026, ``flash_attn/cute/cache_utils.py``; no file written on a GPU was

@@ -10,22 +10,22 @@ for the removal of rows alone.
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import databases
-from gpucache.caches.databases import DatabaseFormat, SqliteFile, examine, has_table, peek, writing
+from gpucache.caches.databases import DatabaseFormat, SqliteFile, examine, has_table, peek
 from gpucache.caches.files import Files
-from gpucache.caches.format import HeldError, UnjudgedError
+from gpucache.caches.format import UnjudgedError
 from gpucache.caches.layout import Layout, hashed
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.errors import CacheUnusableError
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable
 
 _TABLE = re.compile(rb"CREATE TABLE cache \(\s*key\s+TEXT PRIMARY KEY,\s*blob\s+BLOB NOT NULL,\s*blob_size\b")
 _NAME = r"(cache[\w-]*)\.db"
-_ROWS = "SELECT key, blob, blob_size FROM cache"
+_ROWS = "SELECT rowid, key, blob, blob_size FROM cache"
 
 
 class Cutile(DatabaseFormat, of="cutile"):
@@ -54,7 +54,7 @@ class Cutile(DatabaseFormat, of="cutile"):
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, Problem]]:
         if not has_table(connection, "cache"):
             return
-        for number, (key, blob, size) in enumerate(connection.execute(_ROWS)):
+        for row, key, blob, size in connection.execute(_ROWS):
             data = blob if isinstance(blob, bytes) else b""
             info = describe(data)
             kind, why = FindingKind.CORRUPT, info.problem
@@ -63,17 +63,4 @@ class Cutile(DatabaseFormat, of="cutile"):
             elif info.kind is not PayloadKind.CUBIN:
                 why = "is no binary for a GPU"
             if why:
-                yield str(key), number, Problem(kind, f"the kernel {printable(str(key)[:12])}: {why}")
-
-    def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        wrong = [one for one in problems if one.kind in self.fixes]
-        if not wrong or not all(self.row_fails in one.detail for one in wrong):
-            return super().fix(item, problems)
-        with self.database(item) as (connection, _):
-            keys = [(key,) for key, _, _ in self.broken(connection)]
-        try:
-            with writing(item.path) as connection, connection:
-                connection.executemany("DELETE FROM cache WHERE key = ?", keys)
-        except (CacheUnusableError, FormatError) as error:
-            raise HeldError(str(error)) from error
-        return problems
+                yield "cache", row, Problem(kind, f"the kernel {printable(str(key)[:12])}: {why}")

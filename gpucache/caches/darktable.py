@@ -17,8 +17,8 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
+from gpucache.caches.binary_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.files import Files, open_folder
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving

@@ -29,8 +29,7 @@ from urllib.parse import quote
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HeldError, UnjudgedError
+from gpucache.caches.format import Format, HeldError, UnjudgedError
 from gpucache.caches.layout import Whose
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
@@ -102,7 +101,7 @@ NO_FILE = 1 << 62
 """The size given for a node that is not a regular file."""
 
 
-class Reader:
+class OpenDatabase:
     """A database open for reading until the last reference to it goes."""
 
     __slots__ = ("__weakref__", "_end", "connection", "rolled_back", "size_bytes", "stamp")
@@ -132,7 +131,7 @@ def _end(connection: sqlite3.Connection, private: Path | None) -> None:
         shutil.rmtree(private, ignore_errors=True)
 
 
-def open_reader(path: Path, file: SqliteFile) -> Reader:
+def open_reader(path: Path, file: SqliteFile) -> OpenDatabase:
     """A database that was examined and is not empty; raises FormatError, CacheUnusableError."""
     seen, beside = stamp(path), sides(path)
     for suffix, size in beside.items():
@@ -147,7 +146,7 @@ def open_reader(path: Path, file: SqliteFile) -> Reader:
             if file.wal or error.sqlite_errorname not in _HOT or not beside.get("-journal"):
                 raise
             return _recovered(path, "-journal")
-        return Reader(connection, seen, file.size_bytes)
+        return OpenDatabase(connection, seen, file.size_bytes)
 
 
 def peek(path: Path, file: SqliteFile) -> sqlite3.Connection:
@@ -267,7 +266,7 @@ def _connect(uri: str, size_bytes: int) -> sqlite3.Connection:
     return connection
 
 
-def _recovered(path: Path, suffix: str) -> Reader:
+def _recovered(path: Path, suffix: str) -> OpenDatabase:
     for _ in range(_ATTEMPTS):
         before = stamp(path)
         private = Path(tempfile.mkdtemp(prefix="gpucache-sqlite-"))
@@ -279,7 +278,7 @@ def _recovered(path: Path, suffix: str) -> Reader:
                     connection.execute("PRAGMA journal_mode=DELETE").fetchone()
                     connection.execute("SELECT 1 FROM sqlite_master").fetchone()
                 connection = _reading(copy, copied, unchanging=True)
-                return Reader(connection, before, copied, private, rolled_back=suffix == "-journal")
+                return OpenDatabase(connection, before, copied, private, rolled_back=suffix == "-journal")
             shutil.rmtree(private)
         except BaseException:
             shutil.rmtree(private, ignore_errors=True)
@@ -390,7 +389,7 @@ _EMPTY_BYTES = 1
 """SQLite takes a file of one byte for an empty one, as it writes such a byte itself on some systems."""
 
 
-class DatabaseFormat(FilesFormat):
+class DatabaseFormat(Format):
     """A cache whose entries are databases; the first file of an entry is the database."""
 
     largest_bytes = 4 << 30
@@ -426,13 +425,13 @@ class DatabaseFormat(FilesFormat):
         wrong = [one for one in problems if one.kind in self.fixes]
         if not wrong or not self.row_fails or not all(self.row_fails in one.detail for one in wrong):
             return super().fix(item, problems)
+        with self.database(item) as (connection, _):
+            rows = [(table.replace('"', '""'), row) for table, row, _ in self.broken(connection)]
         try:
             with writing(item.path) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for table, row, _ in list(self.broken(connection)):
-                    connection.execute(
-                        'DELETE FROM "{}" WHERE rowid = ?'.format(table.replace('"', '""')), (row,)
-                    )
+                connection.execute("BEGIN IMMEDIATE")  # for the removal alone, as programs may not wait long
+                for table, row in rows:
+                    connection.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (row,))
                 connection.execute("COMMIT")
         except (CacheUnusableError, FormatError) as error:
             raise HeldError(str(error)) from error

@@ -12,8 +12,8 @@ every program that requests its kernel, and so does a cubin that the driver cann
 from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.layout import Layout, Left
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind

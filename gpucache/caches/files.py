@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpucache.answers.entries import FindingKind
 from gpucache.errors import FormatError
@@ -237,7 +237,7 @@ def _read(fd: int, count: int, offset: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of one entry as a scan saw them: an ``Item`` of ``gpucache.caches.format``."""
+    """The files of one entry as a scan saw them."""
 
     root: Path
     parts: tuple[str, ...]
@@ -248,6 +248,8 @@ class Files:
     it by path with slashes, including directories, and the directory itself as ``HERE``."""
     complete: bool = True
     """Whether there were no more than ``MOST_FILES``, and all of its directories could be read."""
+    detail: Any = None
+    """What a format knows of an entry that is a part of its files, such as a row."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Generic, TypeVar, cast
+from typing import TypeVar
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
@@ -20,7 +20,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
 from gpucache.caches.files import Files
-from gpucache.caches.format import Format, HeldError, T, UnjudgedError
+from gpucache.caches.format import Format, HeldError, UnjudgedError
 from gpucache.caches.interface import Cache, Wanted
 from gpucache.caches.portable import (
     MOST_BYTES,
@@ -49,10 +49,10 @@ _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
 
 
-class ForeignCache(Cache, Generic[T]):
+class ForeignCache(Cache):
     """One third-party cache, from its format."""
 
-    def __init__(self, made: Format[T]) -> None:
+    def __init__(self, made: Format) -> None:
         self._format = made
         self.name = made.name
         self.together = made.together
@@ -217,7 +217,7 @@ class ForeignCache(Cache, Generic[T]):
         return self._format.facts_here()
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        made, there = self._format, dict[str, list[T]]()
+        made, there = self._format, dict[str, list[Files]]()
         for item in self._items_of(keys):
             there.setdefault(item.key, []).append(item)
 
@@ -232,11 +232,11 @@ class ForeignCache(Cache, Generic[T]):
     def seen_now(self, keys: Container[str]) -> Iterator[tuple[str, Seen]]:
         return ((item.key, _seen(item)) for item in self._items_of(keys))
 
-    def _items_of(self, keys: Container[str]) -> Iterator[T]:
+    def _items_of(self, keys: Container[str]) -> Iterator[Files]:
         with suppress(OSError, FormatError):
             yield from (item for item in self._format.items("") if item.key in keys)
 
-    def _is_sound(self, item: T) -> bool:
+    def _is_sound(self, item: Files) -> bool:
         """Whether an entry is sound; raises FormatError, OSError."""
         seen = _seen(item)
         if self.sound.digest(item.key, seen) is not None:
@@ -334,10 +334,10 @@ class ForeignCache(Cache, Generic[T]):
                 return
             for item in self._format.items(prefix):
                 if (entry := self._looked(item)) is not None:
-                    own = entry.stays or entry.shows is not False or self._is_shown()
+                    own = entry.stays or entry.shows is not False or self._shows_owner()
                     yield entry if own else entry._replace(stays=self._unproven())
 
-    def _looked(self, item: T) -> CacheEntry | None:
+    def _looked(self, item: Files) -> CacheEntry | None:
         made = self._format
         try:
             if (damage := made.bars(item)) is None:
@@ -357,7 +357,7 @@ class ForeignCache(Cache, Generic[T]):
             damage = _unreadable(error)
         return made.entry(item)._replace(damage=damage, shows=None)  # the name alone shows nothing
 
-    def _is_shown(self) -> bool:
+    def _shows_owner(self) -> bool:
         """Whether its place or an entry identifies the owner; other programs use such file names, too."""
         if self._shown is None:
             ways = self._format.place.ways
@@ -401,11 +401,11 @@ class ForeignCache(Cache, Generic[T]):
         served = made.served or f"{made.owner} would serve it"
         return Reach(self.name, words, Served.HIT, served, nearest=entry.key)
 
-    def _item(self, entry: CacheEntry) -> T:
+    def _item(self, entry: CacheEntry) -> Files:
         found = entry.handle
-        if not isinstance(found, self._format.item):
+        if not isinstance(found, Files):
             raise TypeError("an entry of another cache")
-        return cast("T", found)
+        return found
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
@@ -434,7 +434,7 @@ class ForeignCache(Cache, Generic[T]):
         return told
 
 
-def problems(made: Format[T], item: T) -> Iterator[Problem]:
+def problems(made: Format, item: Files) -> Iterator[Problem]:
     """Everything that is wrong with an entry, or worth knowing; raises UnjudgedError, OSError."""
     barred = made.bars(item)
     if barred is not None:
@@ -449,7 +449,7 @@ def problems(made: Format[T], item: T) -> Iterator[Problem]:
         yield Problem(FindingKind.UNTRUSTED, f"{error}, though {made.owner} follows it")
 
 
-def _movable(made: Format[T], item: T) -> tuple[PortableFile, ...]:
+def _movable(made: Format, item: Files) -> tuple[PortableFile, ...]:
     """The files of a sound entry in their portable form; raises ImmovableError, OSError."""
     try:
         files = tuple(made.files_to_move(item))
@@ -462,11 +462,11 @@ def _movable(made: Format[T], item: T) -> tuple[PortableFile, ...]:
     return files
 
 
-def _seen(item: object) -> Seen:
-    return item.seen if isinstance(item, Files) and item.complete else {}
+def _seen(item: Files) -> Seen:
+    return item.seen if item.complete and item.detail is None else {}
 
 
-def judge(made: Format[T], item: T) -> Problem | None:
+def judge(made: Format, item: Files) -> Problem | None:
     """The first problem that keeps an entry from leaving or entering a cache; raises FormatError, OSError."""
     bad = {FindingKind.ORPHAN, FindingKind.LEFTOVER, FindingKind.UNSUPPORTED}
     found = (one for one in problems(made, item) if one.kind and (one.kind.wrong or one.kind in bad))

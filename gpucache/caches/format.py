@@ -1,7 +1,7 @@
 """The interface of a cache format: the facts and small functions that a system gives the engine.
 
 To add a system, write a row in ``systems``, and a class ``of`` that row, named in ``registry``, that inherits
-``FilesFormat`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
+``Format`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
 the shortest examples. The engine owns the rest: places and their problems, scanning, races with the owner,
 unreadable entries, removal, repair and its marks, and the sentences common to all systems. Rare needs of
 single systems have methods in this class that do nothing by default.
@@ -10,240 +10,55 @@ Every opened cache gets a new format object, which may remember its findings. It
 cache. Nothing found in a cache is loaded, unpickled or executed, and every length is bounded before anything
 is allocated.
 
-A miss is explained by the nearest stored entry. A format provides the fields ``asked`` for and the values
-that each item has ``stored`` in them. The nearest item has the lightest differing fields; of equally light
-ones it is the one with more similar values, and then the first. Must not know any system.
+Entries are files, or directories of files, that a layout names; one that is a part of a file, such as a row,
+has its ``detail``. Owns which users' files are trusted, the removal of an entry's files, the reports on
+everything that is not an entry (links, unreadable directories, leftovers of dead writers, strangers), and the
+owners' files next to their entries that a removal must respect: a lock, and the sum of all sizes. Must not
+know any system.
 """
 
+import os
 import re
-import shlex
+import stat
+import sys
 import time
-from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
-from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
-from gpucache.answers.why import Reach, Served
-from gpucache.caches import places
-from gpucache.caches.files import LargeError
+from gpucache.answers.why import Reach
+from gpucache.caches import files, interpreters, places
+from gpucache.caches.comparison import Field, compared
+from gpucache.caches.files import (
+    HERE,
+    LARGEST_BYTES,
+    Files,
+    Frame,
+    Identity,
+    LargeError,
+    NameTally,
+    Parts,
+    listed,
+)
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Whose
+from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.places import Places
-from gpucache.caches.portable import Fact, Moving, PortableFile, Start
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Start
 from gpucache.caches.systems import PLACES
 from gpucache.errors import FormatError, UsageError
-from gpucache.keys import Difference
+from gpucache.folders import Folder
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.payload import describe
-from gpucache.units import format_size, printable
+from gpucache.units import format_age, format_size, printable
 
-N = TypeVar("N")
-Fields = Mapping[str, Any]
-"""Values by label; two entries differ in a field where the values are unequal."""
-_COMPARED_CHARS = 300
-_TEXTS_COMPARED = 5000
-_NAMED, _SHORT = 4, 200
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """The weight of a difference in a field."""
-
-    weight: int = 1
-    alike: Callable[[Any, Any], float] | None = None
-    """The similarity of a stored and a requested value, from 0 to 1; None if they have nothing in common."""
-    least: float = 0.0
-    """The least similarity for the entry to be near at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Near(Generic[N]):
-    """The item that would be found, or the nearest one."""
-
-    item: N
-    stored: Fields
-    differing: tuple[str, ...]
-    """The labels of the fields in which the item differs from the request; empty if it has all."""
-    wrong: Problem | None = None
-    """The reason why an item with all requested fields is not served."""
-
-    def differences(self, asked: Fields) -> tuple[Difference, ...]:
-        """The differing fields, whose values must be texts; only the first differing line of long ones."""
-        return tuple(_difference(label, self.stored.get(label), asked[label]) for label in self.differing)
-
-
-def _difference(label: str, stored: str | None, asked: str) -> Difference:
-    if "\n" not in (stored or "") + asked:
-        return Difference(label, stored, asked)
-    left, right = (stored or "").splitlines(), asked.splitlines()
-    pairs = enumerate(zip(left, right, strict=False))
-    number = next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
-    one, other = (printable(lines[number]) if number < len(lines) else None for lines in (left, right))
-    return Difference(f"{label}, line {number + 1}", one, other)
-
-
-def nearest(
-    items: Iterable[N],
-    asked: Fields,
-    stored: Callable[[N], Fields],
-    known: Mapping[str, Field],
-    wrong: Callable[[N], Problem | None] = lambda _: None,
-) -> Near[N] | None:
-    """The first sound item with all requested fields, else an unsound one, else the nearest.
-
-    None if nothing is near. ``known`` has the fields that count differently from ``Field()``. An item whose
-    ``stored`` raises FormatError or OSError is skipped.
-    """
-    for field in known.values():
-        if isinstance(field.alike, TextsAlike):
-            field.alike.begin()
-    best: Near[N] | None = None
-    spoiled: Near[N] | None = None
-    least: tuple[float, float] | None = None
-    for item in items:
-        try:
-            fields = stored(item)
-        except (OSError, FormatError):
-            continue
-        differing = tuple(label for label, value in asked.items() if fields.get(label) != value)
-        if not differing:
-            problem = wrong(item)
-            if problem is None:
-                return Near(item, fields, ())
-            spoiled = spoiled or Near(item, fields, (), problem)
-            continue
-        rank = None if spoiled else _rank(fields, asked, differing, known)
-        if rank is not None and (least is None or rank < least):
-            best, least = Near(item, fields, differing), rank
-    return spoiled or best
-
-
-def _rank(
-    stored: Fields, asked: Fields, differing: Iterable[str], known: Mapping[str, Field]
-) -> tuple[float, float] | None:
-    """The distance of an item from the request; None if it is not near."""
-    weight = unlike = 0.0
-    for label in differing:
-        field = known.get(label, Field())
-        alike = field.alike(stored.get(label), asked[label]) if field.alike else 0.0
-        if alike < field.least:
-            return None
-        weight += field.weight
-        unlike += field.weight * (1 - alike)
-    return weight, unlike
-
-
-class TextsAlike:
-    """The similarity of two texts; only a limited number of pairs are compared, as that takes time."""
-
-    def __init__(self, least: float = 0.0) -> None:
-        self._matcher = SequenceMatcher(autojunk=False)
-        self._least = least
-        self.begin()
-
-    def begin(self) -> None:
-        self._left = _TEXTS_COMPARED
-
-    def __call__(self, stored: str, asked: str) -> float:
-        """The similarity from 0 to 1; 0 below the minimum and after the last permitted comparison."""
-        self._left -= 1
-        if self._left < 0:
-            return 0.0
-        self._matcher.set_seq2(asked[:_COMPARED_CHARS])
-        self._matcher.set_seq1(stored[:_COMPARED_CHARS])
-        bounds = (self._matcher.real_quick_ratio, self._matcher.quick_ratio)
-        return 0.0 if any(bound() < self._least for bound in bounds) else self._matcher.ratio()
-
-
-def once(wanted: Wanted, name: str) -> bytes | None:
-    """The only value of a requested field, or None; raises UsageError for several values."""
-    values = wanted.get(name, ())
-    if len(values) > 1:
-        raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")
-    return values[0] if values else None
-
-
-def compared(made: "Format[Any]", asked: Mapping[str, str]) -> Reach:
-    """The answer of a cache to requested values: whether an entry has all of them and programs find it."""
-    words = ", ".join(f"{label} {_short(value)}" for label, value in asked.items())
-
-    def stored(entry: CacheEntry) -> Fields:
-        told = made.stored(entry, asked)
-        return {
-            label: asked.get(label)
-            if values is None or asked.get(label) in values
-            else ", ".join(values[:_NAMED])
-            for label, values in told.items()
-        }
-
-    if closed := made.closed():
-        return Reach(made.name, words, Verdict.NOT_CONSULTED, closed)
-    broken: list[CacheEntry] = []
-    near = nearest(_looks(made, broken), asked, stored, made.compared, made.hinders)
-    verdict: Verdict | Served
-    if near is None and broken:
-        detail = f"no sound entry is like it, but {len(broken)} cannot be read; {repair(made.location)}"
-        return Reach(made.name, words, Verdict.CORRUPT, detail, nearest=broken[0].key)
-    if near is None:
-        detail = (
-            "the cache has no entry like it: it was never built, or was removed; run the program to make one"
-        )
-        return Reach(made.name, words, Verdict.NEVER_BUILT, detail)
-    key = near.item.key
-    if near.differing:
-        lacking = ", ".join(made.unstored if label == "key" else label for label in near.differing)
-        verdict = Verdict.KEY_CHANGED
-        detail = f"no entry has all of it; the nearest, {key[:12]}, differs in {lacking}"
-    elif wrong := near.wrong:
-        verdict = {
-            FindingKind.LOCKED: Verdict.NOT_CONSULTED,
-            FindingKind.STALE: Verdict.KEY_CHANGED,
-            FindingKind.MISLABELLED: Served.FALSE_HIT if made.serves_others else Verdict.CORRUPT,
-        }.get(wrong.kind or FindingKind.CORRUPT, Verdict.CORRUPT)
-        detail = f"it is present, but {wrong.detail}; {wrong.remedy or repair(made.location)}"
-    else:
-        rest = ", ".join(label for label in made.compared if label not in asked)
-        missing = made.decides and made.decides not in asked
-        verdict = Verdict.NOT_RECORDED if missing else Served.HIT
-        told = f"; not compared: {rest}" if rest else ""
-        more = f"; {made.served}" if made.served else ""
-        gets = f", and {made.decides} decides" if missing else " and programs get to it"
-        detail = f"{key[:12]} has all of it{gets}{told}{more}"
-    return Reach(made.name, words, verdict, detail, near.differences(asked), key)
-
-
-def _short(value: str) -> str:
-    """A value, short enough for a sentence."""
-    return value if len(value) <= _SHORT and "\n" not in value else f"of {format_size(len(value))}"
-
-
-def repair(location: Location) -> str:
-    """The command that repairs a cache, with its place if no variable leads to it."""
-    by_hand = location.decided_by == "--cache"
-    name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
-    command = f"gpucache verify --repair --cache {name}"
-    return f"run {command}" if "'" in name else f"run '{command}'"
-
-
-def _looks(made: "Format[Any]", broken: list[CacheEntry]) -> Iterator[CacheEntry]:
-    """The entries of a cache as a scan sees them, none if it cannot be read; damaged ones that have no fields
-    are put into a list."""
-    with suppress(OSError):
-        for item in made.items(""):
-            with suppress(OSError, FormatError):
-                if (entry := made.look(item)) is not None and entry.fields:
-                    yield entry
-                elif entry is not None and entry.damage:
-                    broken.append(entry)
-
-
+_BEGINNING_BYTES = 64 << 10
+_PATIENCE_S = 10
+_SUM_BYTES = 8
 SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
@@ -251,39 +66,8 @@ _EXACT = re.compile(r"\d+\.\d+\.\d+[\w.+]*\Z", re.ASCII)
 """A text that is one version, as some entries record a range of versions."""
 _CUDA = re.compile(r"(sm|compute)_(\d+)([af]?)\Z", re.ASCII)
 Clock = Callable[[], int]
-Check = Callable[["Format[Any]", Any], Problem | None]
+Check = Callable[["Format", Files], Problem | None]
 """The problems of an entry of a format, after all checks of it."""
-
-
-class Item(Protocol):
-    """An entry as a scan found it: its names, sizes and times. ``Files`` is one; a row can be another."""
-
-    @property
-    def key(self) -> str:
-        """The identity of the entry, unique in its cache; hex digits if possible."""
-
-    @property
-    def path(self) -> Path:
-        """The name shown to people."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Its size on disk."""
-
-    @property
-    def written_ns(self) -> int:
-        """When it was written."""
-
-    @property
-    def used_ns(self) -> int:
-        """When it was last read or written, as far as that is known."""
-
-    @property
-    def owned(self) -> bool:
-        """Whether all of it belongs to this user."""
-
-
-T = TypeVar("T", bound=Item)
 
 
 def architecture(target: str) -> tuple[Fact, str]:
@@ -306,17 +90,15 @@ class UnjudgedError(FormatError):
     """An entry cannot be judged now, such as one that is being written; the message is a note."""
 
 
-class Format(Places, ABC, Generic[T]):
-    """One kind of cache, with entries of any type. Most systems keep files: see ``FilesFormat``.
+class Format(Places):
+    """One kind of cache. What its layout does not name is a stranger: reported, and never touched.
 
     Methods about an entry may raise OSError, and FormatError for one that is not valid; FileNotFoundError
     means that the owner removed the entry meanwhile. The effect of a damaged entry on a program belongs in
     the detail of the problem.
     """
 
-    item: ClassVar[type]
-    wanted: ClassVar[Mapping[str, str]] = {}
-    """The fields that ``explain`` accepts. The engine handles a field named ``key``."""
+    wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     compared: ClassVar[Mapping[str, Field]] = {}
     """The fields of an entry by which a question is answered, and how much a difference in each counts."""
     opaque: ClassVar[str] = ""
@@ -356,6 +138,40 @@ class Format(Places, ABC, Generic[T]):
     fixes: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
+    layout: ClassVar[Layout]
+    frames: ClassVar[Sequence[Frame]] = ()
+    """Frames with the parts and rules of its files; the first frame whose names fit is used."""
+    folders_removed: ClassVar[int] = 0
+    """The number of directories above an entry's files that are removed with the last file in them."""
+    bare: ClassVar[str] = ""
+    """What the owner does with an entry's directory without its files, a clause that begins with a verb; if
+    that is harmful, no entry is removed while its directory has other files."""
+
+    largest_bytes: ClassVar[int] = LARGEST_BYTES
+    links: ClassVar[Sequence[str]] = ()
+    """The owner's packages on PyPI, whose environment has the libraries that cached ones need."""
+    index: ClassVar[str] = ""
+    """The file in the root with a row for each entry, of which an entry that moves has its row; empty for
+    none."""
+    barred_by_links: ClassVar[bool] = True
+    """Whether a link or special file keeps an entry from being read; else it is one problem of many."""
+    lock_name: ClassVar[str] = ""
+    """The file that the owner's programs lock while they write, if one of them made it; empty for none."""
+    lock_is_record: ClassVar[bool] = False
+    """Whether the owner's programs take the lock with fcntl(2) instead of flock(2)."""
+    sum_name: ClassVar[str] = ""
+    """The file that begins with the sum of all sizes as u64, by which the owner evicts; empty for none."""
+    sum_is_alone: ClassVar[bool] = False
+    without_sum: ClassVar[str] = ""
+    """What the owner does about an unreadable sum; a clause."""
+    _was_held = False
+    _uncorrected = ""
+    _kept: list[Node] | None = None
+    _said: tuple[str, dict[str, None]] = "", {}
+    """The entry that was checked last, and the limits of that check."""
+    _parts: tuple[Files | None, dict[str, Parts]] = None, {}
+    """The entry that was judged last, as a scan saw it, and the parts of its files."""
+
     def __init_subclass__(cls, of: str = "", **others: Any) -> None:
         """``of`` is the name of a row of ``systems``, whose facts this format takes over."""
         super().__init_subclass__(**others)
@@ -391,18 +207,29 @@ class Format(Places, ABC, Generic[T]):
         places.require_folder(root, f"name the directory of a cache of {cls.owner}")
 
     @classmethod
-    @abstractmethod
     def whose(cls, path: Path) -> Whose:
         """The owner of a file or directory, by its content; raises OSError, ValueError."""
+        return cls.layout.whose(path)
 
     # Entries.
 
-    @abstractmethod
-    def items(self, prefix: str) -> Iterator[T]:
+    def items(self, prefix: str) -> Iterator[Files]:
         """Every entry whose key begins with some digits, one by one; raises OSError if the root cannot be
         read."""
+        nodes: list[Node] | None = None if prefix or not self.keeps_beside else []
 
-    def entry(self, item: T) -> CacheEntry:
+        def beside(node: Node) -> None:
+            if node.error is not None:
+                path, why = self.root.joinpath(*node.parts), node.error.strerror
+                unread = f"{path} cannot be read ({why}), so its contents are unknown; fix its permissions"
+                self.closed_folders[path] = unread
+            if nodes is not None and (node.role is not Role.FOLDER or self._beside(node)):
+                nodes.append(node)
+
+        yield from self.layout.items(self.root, prefix, beside)
+        self._kept = nodes
+
+    def entry(self, item: Files) -> CacheEntry:
         """The facts of an entry from its names, sizes and times."""
         return CacheEntry(
             self.name,
@@ -413,51 +240,90 @@ class Format(Places, ABC, Generic[T]):
             item.used_ns,
             unique=True,
             stays=self.stays(item),
+            files=len(item.seen),
             handle=item,
         )
 
-    @abstractmethod
-    def look(self, item: T) -> CacheEntry | None:
+    def look(self, item: Files) -> CacheEntry | None:
         """Complete a scanned entry from the beginning of its content; None if it is not an entry."""
+        return self.entry(item)
 
-    @abstractmethod
-    def check(self, item: T) -> Iterator[Problem]:
+    def check(self, item: Files) -> Iterator[Problem]:
         """Problems of, or notes on, an entry's content; it is read whole. Or UnjudgedError."""
+        if (entry := self.look(item)) and entry.damage:
+            yield entry.damage
+            return
+        for name in item.names:
+            yield from self.judged(item, name)
 
-    @abstractmethod
-    def payload(self, item: T) -> bytes:
+    def payload(self, item: Files) -> bytes:
         """The compiled bytes, unchecked; raises FormatError if there are none."""
+        return item.read(item.names[0], self.largest_bytes)
 
-    def has_checksum(self, item: T) -> bool:
+    def has_checksum(self, item: Files) -> bool:
         """Whether one entry has a checksum, if a system has both kinds."""
         return self.checksums
 
-    def unsound(self, item: T) -> Problem | None:
+    def unsound(self, item: Files) -> Problem | None:
         """Why the payload cannot be returned; None if it is sound."""
         return next((one for one in self.check(item) if one.kind in _UNSOUND), None)
 
-    def bars(self, item: T) -> Problem | None:
+    def bars(self, item: Files) -> Problem | None:
         """The reason an entry cannot be read at all, so that it is neither identified nor checked."""
+        for name, status in item.seen.items() if self.barred_by_links else ():
+            expected = stat.S_ISREG(status.st_mode) or (HERE in item.seen and stat.S_ISDIR(status.st_mode))
+            if not expected:
+                return self.no_file(status, name if len(item.seen) > 1 else "it")
         return None
 
-    def stays(self, item: T) -> str:
-        """Why an entry must not be removed, judged by its names: a clause with the remedy; else empty."""
-        return ""
+    def stays(self, item: Files) -> str:
+        """Why the entry must not be removed: its directory, with other files, does harm without it."""
+        if not self.bare:
+            return ""
+        with item.open() as folder:
+            others = listed(found.name for found in folder.entries() if found.name not in item.seen)
+        why = (
+            f"its directory has {others} as well and would stay without it, and then {self.owner} {self.bare}"
+        )
+        return f"{why}; move that elsewhere" if others else ""
 
-    def trust(self, item: T) -> Iterator[Problem]:
-        yield from ()
+    def trust(self, item: Files) -> Iterator[Problem]:
+        for name, status in item.seen.items():
+            if why := places.distrust(status, move=self.place.move):
+                what = "" if len(item.seen) == 1 else "of its directory: " if name == HERE else f"{name}: "
+                yield Problem(FindingKind.UNTRUSTED, what + why)
 
-    def notes(self, item: T) -> Iterator[str]:
+    def notes(self, item: Files) -> Iterator[str]:
         """Facts that a check of an entry could not determine, a sentence each."""
-        yield from ()
+        yield from self._said[1] if self._said[0] == item.key else ()
 
-    @abstractmethod
-    def unchanged(self, item: T) -> bool:
+    def unchanged(self, item: Files) -> bool:
         """Whether an entry is unchanged since the scan."""
+        return item.unchanged()
 
-    @abstractmethod
-    def remove(self, item: T) -> Kept | None:
+    def remove(self, item: Files) -> Kept | None:
         """Remove an entry if it is unchanged since the scan; None once removed."""
+        if not item.unchanged():
+            return Kept()
+        for name in self.removal_order(item.names):
+            *below, last = name.split("/")
+            with suppress(FileNotFoundError), item.open(*below) as folder:
+                if stat.S_ISDIR(item.seen[name].st_mode):
+                    if HERE in item.seen:
+                        folder.rmdir(last)
+                    else:
+                        self._move_away(folder, last)
+                elif Identity.of(folder.lstat(last)) == Identity.of(item.seen[name]):
+                    folder.unlink(last)
+                else:  # the owner created it again meanwhile
+                    return Kept()
+        if item.path == item.folder:
+            with files.open_folder(item.root, *item.parts[:-1]) as above:
+                above.rmdir(item.parts[-1])
+        self.tidy(item.parts, self.folders_removed)
+        if self.sum_name:
+            self._correct(-self.summed(item))
+        return None
 
     def filed_as(self, key: str) -> str:
         """The digits by which the entry of a full key is stored, if they differ from the key; else empty."""
@@ -465,29 +331,48 @@ class Format(Places, ABC, Generic[T]):
 
     def finish_removals(self) -> Sequence[str]:
         """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""
-        return ()
+        return (self._uncorrected,) if self._uncorrected else ()
 
-    def lock(self, item: T) -> AbstractContextManager[None]:
-        """Hold the owner's lock of an entry's place; raises HeldError if another process has it; OSError."""
-        return nullcontext()
+    def lock(self, item: Files) -> AbstractContextManager[None]:
+        """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
 
-    def remove_together(self, items: Sequence[T]) -> Sequence[Kept | None]:
+        def take(fd: int) -> str:
+            if files.take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
+                return ""
+            self._was_held = True
+            return f"{self.owner}'s lock is held; try again once the program that has it is done"
+
+        flags = os.O_RDWR if self.lock_is_record else 0
+        place = (*self.lock_place(item), self.lock_name)
+        return self.holding(*place, take=take, flags=flags) if self.lock_name else nullcontext()
+
+    def remove_together(self, items: Sequence[Files]) -> Sequence[Kept | None]:
         """Remove up to ``together`` entries like ``remove``: the outcome of each, in their order."""
         return [self.remove(item) for item in items]
 
-    def strip(self, item: T) -> bool:
+    def strip(self, item: Files) -> bool:
         """Remove the ``spare_bytes``; whether all of them are gone. Raises OSError, FormatError."""
         return False
 
-    def discard(self, item: T) -> Kept | None:
+    def discard(self, item: Files) -> Kept | None:
         """Remove an entry that is damaged, which may be in use as well."""
         return self.remove(item)
 
-    def take(self, item: T, paths: Sequence[str]) -> bool:
+    def take(self, item: Files, paths: Sequence[str]) -> bool:
         """Remove some files of an entry as the scan saw them; whether they are gone. Raises OSError."""
-        return False
+        gone = True
+        for name in paths:
+            *below, last = name.split("/")
+            with suppress(FileNotFoundError), item.open(*below) as folder:
+                same = Identity.of(folder.lstat(last)) == Identity.of(item.seen[name])
+                gone &= same
+                if same and stat.S_ISDIR(item.seen[name].st_mode):
+                    self._move_away(folder, last)
+                elif same:
+                    folder.unlink(last)
+        return gone
 
-    def fix(self, item: T, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Repair an entry that was just found to have these problems, if possible; returns the fixed ones.
 
         Raises HeldError, whose sentence is added to the findings, and OSError.
@@ -502,7 +387,7 @@ class Format(Places, ABC, Generic[T]):
 
     # Entries on their way to another machine.
 
-    def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The facts that must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and
         values. Of several with one label one suffices."""
         if look.target and self.target_is is not None:
@@ -514,8 +399,6 @@ class Format(Places, ABC, Generic[T]):
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
         """The known values of these facts on this machine, by label."""
-        from gpucache.caches import interpreters  # only pull needs it
-
         known: dict[str, frozenset[str]] = {Fact.PLACE: frozenset({str(self.root)})}
         if self.distribution:
             known[Fact.VERSION] = interpreters.versions_of(self.distribution)
@@ -523,12 +406,19 @@ class Format(Places, ABC, Generic[T]):
             known[Fact.PYTHON] = interpreters.versions()
         return {label: values for label, values in known.items() if values}
 
-    def files_to_move(self, item: T) -> Sequence[PortableFile]:
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """The files of a sound entry in their portable form, in the order in which the owner publishes them;
         raises FormatError if this entry cannot move, OSError."""
-        raise FormatError(self.moving.why_not)
+        modes = {name: status.st_mode for name, status in item.seen.items() if stat.S_ISREG(status.st_mode)}
+        return [
+            PortableFile(
+                "/".join((*item.parts, name)), item.read(name, self.largest_bytes), stat.S_IMODE(mode) & 0o777
+            )
+            for name in reversed(self.removal_order(item.names))
+            if (mode := modes.get(name))
+        ]
 
-    def holds(self, item: T, names: Collection[str]) -> bool:
+    def holds(self, item: Files, names: Collection[str]) -> bool:
         """Whether a sound entry here has all files of the same from elsewhere, of these portable names; one
         that does not is merged with it. Raises FormatError, OSError."""
         return True
@@ -538,21 +428,25 @@ class Format(Places, ABC, Generic[T]):
 
         Both functions raise FormatError for one that is not sound, HeldError, OSError.
         """
-        raise FormatError(self.moving.why_not)
+        from gpucache.caches.restoring import restoring  # only pull needs it
+
+        if self.moving.why_not:
+            raise FormatError(self.moving.why_not)
+        return restoring(self, check)
 
     # Facts of an entry besides its look.
 
-    def log(self, item: T) -> str:
+    def log(self, item: Files) -> str:
         """The compiler's log of an entry, if it has one. Raises FormatError, OSError."""
         return ""
 
-    def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
+    def content(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         try:
             return describe(self.payload(item)).pairs
         except LargeError as error:
             return (("binary", str(error)),)
 
-    def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The report's facts about the key besides the fields, by label, and which inputs are not stored."""
         return () if self.compared else (("inputs of the key", f"not stored by {self.owner}"),)
 
@@ -575,14 +469,32 @@ class Format(Places, ABC, Generic[T]):
 
     def hinders(self, entry: CacheEntry) -> Problem | None:
         """The problem that keeps programs from an entry with all requested fields; raises OSError."""
-        return next((one for one in self.check(cast("T", entry.handle)) if one.kind and one.kind.wrong), None)
+        return next(
+            (one for one in self.check(cast("Files", entry.handle)) if one.kind and one.kind.wrong), None
+        )
 
     # Everything that belongs to no entry.
 
     def whole(self) -> Iterator[Checked]:
         """Problems of the cache as a whole (totals, an index, a lock, a database), by their path, and notes;
         raises OSError."""
-        yield from ()
+        if not self.sum_name:
+            return
+        try:
+            with files.open_folder(self.root) as folder:
+                size = len(files.read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
+        except FileNotFoundError:
+            return
+        except FormatError as error:
+            if (self.root / self.sum_name).is_dir():  # reported with all other files that are not entries
+                return
+            why = str(error)
+        else:
+            if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
+                return
+            why = f"it has not the {_SUM_BYTES} bytes of one"
+        detail = f"it has the sum of all sizes and cannot be parsed ({why}), so {self.without_sum}"
+        yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
 
     def closed(self) -> str:
         """Why the content of the place is unknown, a sentence; empty if it can be known."""
@@ -597,13 +509,278 @@ class Format(Places, ABC, Generic[T]):
 
     def beside(self) -> Iterator[Checked]:
         """Everything in the cache outside of entries; raises OSError if the root cannot be read."""
-        yield from ()
+        strange = NameTally()
+        for node in self._nodes():
+            told = self._beside(node)
+            if told is not None:
+                yield self.told(self.root.joinpath(*node.parts), told)
+            elif node.role is Role.STRANGER or (node.role is Role.LEFT and not self._is_left(node)):
+                strange.add(node.parts[0])
+        if strange.count:
+            detail = f"it also contains {strange}: {self.owner} does not read or remove it; keep it elsewhere"
+            yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove the problems from ``beside`` or ``whole``, if possible; returns them, marked."""
+        """Remove a dead writer's leftover, if it still is one; move away a directory in place of a file."""
+        with suppress(OSError, ValueError):
+            parts = Path(checked.entry).relative_to(self.root).parts
+            if not parts:  # all strangers in the root, which stay
+                return checked
+            with files.open_folder(self.root, *parts[:-1]) as folder:
+                node = Node(Role.LEFT, parts, folder.lstat(parts[-1]))
+                if self._is_old(node) and self._is_left(node):
+                    folder.unlink(parts[-1])
+                elif self.layout.is_own(parts) and stat.S_ISDIR(node.status.st_mode):
+                    self._move_away(folder, parts[-1])
+                else:
+                    return checked
+            left = self.layout.left_at(parts)
+            if left and "(?P<pid>" in left[0].pattern.rpartition("/")[0]:  # its own directory
+                with suppress(OSError), files.open_folder(self.root, *parts[:-2]) as above:
+                    above.rmdir(parts[-2])
+            return checked.fixed()
         return checked
 
     def told(self, path: Path, problem: Problem, name: str = "", program: str = "") -> Checked:
         """A problem outside of entries, as ``beside`` and ``whole`` return it; by its file's name."""
         finding = Finding.of(problem, self.name, name or path.name, program)
         return Checked(str(path), (finding,), counts=False)
+
+    def _nodes(self) -> Sequence[Node]:
+        """All nodes but entries and trusted directories, from the last scan or a walk."""
+        if self._kept is None:
+            self.keeps_beside = True
+            deque(Format.items(self, ""), maxlen=0)
+        kept, self._kept, self.keeps_beside = self._kept or (), None, False
+        return kept
+
+    def no_file(self, status: os.stat_result, what: str) -> Problem:
+        """The problem of a link, a directory, a pipe or similar in place of one of the owner's files."""
+        if stat.S_ISDIR(status.st_mode):
+            return Problem(
+                FindingKind.CORRUPT,
+                f"{what} is a directory in place of a file: programs fail at it or compile again at every "
+                f"start, and {self.owner} never replaces it; a repair moves it out of the way",
+            )
+        if stat.S_ISLNK(status.st_mode):
+            return Problem(
+                FindingKind.UNTRUSTED,
+                f"{what} is a link, which {self.owner} follows: who can write to its target chooses the "
+                "binary",
+            )
+        return Problem(
+            FindingKind.UNTRUSTED,
+            f"{what} is not a regular file: a program that opens it fails or waits for ever",
+        )
+
+    def judged(self, item: Files, name: str, *, whole: bool = True) -> Iterator[Problem]:
+        """The first problem of a file by its frame and, if ``whole``, its rules."""
+        frame = next((one for one in self.frames if re.fullmatch(one.names, name)), None)
+        if frame is None:
+            return
+        try:
+            parts = Parts(item, name, frame.words)
+            if self._parts[0] is not item:
+                self._parts = item, {}
+            self._parts[1][name] = parts
+            if parts.cut:
+                what = f"ends before its {parts.cut} does" if parts.size_bytes else "is empty"
+                yield Problem(FindingKind.TRUNCATED, f"{name} {what}: {frame.effect}")
+                return
+            for rule in frame.rules if whole else ():
+                with self._unless_large(item):
+                    wrong = rule.broken(parts)
+                    if wrong and rule.kind:
+                        effect = rule.effect or frame.effect
+                        yield Problem(rule.kind, f"{name} {rule.says.format(wrong)}: {effect}")
+                        return
+                    if wrong:
+                        self._note(item, rule.says.format(wrong))
+        except PermissionError as error:
+            detail = f"{name} cannot be read ({error.strerror}): {frame.effect}"
+            yield Problem(FindingKind.UNTRUSTED, detail, "its owner can make it readable", ())
+        except FormatError as error:
+            folder = stat.S_ISDIR(item.seen[name].st_mode)
+            detail = f"{error}, though programs may follow it"
+            yield Problem(FindingKind.UNTRUSTED, detail, paths=() if folder else None)
+
+    def linked(self, item: Files, name: str, data: bytes, fails: str) -> Iterator[Problem]:
+        """The problem of a library that needs another one that is gone; ``fails`` is the consequence.
+
+        It is only noted for a driver's, and if none of the owner's packages is found, which may bring it.
+        """
+        gone = interpreters.lost(Path(item.folder, name), data)
+        known = any(map(interpreters.versions_of, self.links))
+        missing = [one for one in gone if known and not interpreters.DRIVER.fullmatch(one)]
+        if missing:
+            detail = f"{name} needs {', '.join(missing)}, which is in no directory of libraries; {fails}"
+            remedy = f"install it, or remove the entry, so that {self.owner} compiles it again"
+            yield Problem(FindingKind.TRUNCATED, detail, remedy)
+        for one in gone if not missing else ():
+            self._note(item, f"{name} needs {one}, which is in no directory of libraries that is known here")
+
+    def _note(self, item: Files, note: str) -> None:
+        if self._said[0] != item.key:
+            self._said = item.key, {}
+        self._said[1][note] = None
+
+    def parts(self, item: Files, name: str, frame: Frame) -> Parts:
+        """The parts of a file, as ``judged`` just read them of this item, or as they are now."""
+        seen, found = self._parts
+        return found[name] if seen is item and name in found else Parts(item, name, frame.words)
+
+    @contextmanager
+    def _unless_large(self, item: Files) -> Iterator[None]:
+        try:
+            yield
+        except LargeError as error:
+            self._note(item, f"it was {error}")
+
+    def tidy(self, parts: Sequence[str], levels: int) -> None:
+        """Remove a directory and its parents while they are empty, up to the root or so many."""
+        with suppress(OSError):  # it has other files
+            for depth in range(len(parts), max(0, len(parts) - levels), -1):
+                with files.open_folder(self.root, *parts[: depth - 1]) as above:
+                    above.rmdir(parts[depth - 1])
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
+        """The files of an entry from elsewhere as the owner would have written them in a root, in order."""
+        return entry.files
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
+        """Bring an entry from elsewhere into the cache with ``move``, which moves its files into place unless
+        another process has them; and its row into the index. Raises HeldError, FormatError, OSError."""
+        return move()
+
+    def merge(self, item: Files, entry: PortableEntry) -> None:
+        """Add to a sound entry the files it lacks of the same from elsewhere, if ``holds`` says that.
+
+        Raises HeldError, FormatError, OSError.
+        """
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The names of an entry in removal order: first the file that a program looks for first."""
+        return sorted(names, reverse=True)
+
+    @contextmanager
+    def holding(self, *path: str, take: Callable[[int], str] | None = None, flags: int = 0) -> Iterator[None]:
+        """Hold a lock that the owner takes while it writes, by the names from the root to its file; no lock
+        if that is missing. ``take`` locks the open file, or says who has it; else it is taken by flock(2), as
+        for a build. Raises HeldError, OSError."""
+        try:
+            with files.open_folder(self.root, *path[:-1]) as folder:
+                fd = folder.open_file(path[-1], flags=flags)
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            building = f"{self.owner} is building it; try again once that is done"
+            if why := take(fd) if take else "" if files.take_lock(fd, 0) else building:
+                raise HeldError(why)
+            yield
+        finally:
+            os.close(fd)
+
+    def lock_place(self, item: Files) -> tuple[str, ...]:
+        """The names of the directories from the root to the directory of an entry's lock."""
+        return ()
+
+    def summed(self, item: Files) -> int:
+        """What an entry adds to the sum: its size on disk."""
+        return item.size_bytes
+
+    def _correct(self, change: int) -> None:
+        try:
+            with suppress(FileNotFoundError), files.open_folder(self.root) as folder:
+                old = files.read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                if len(old) == _SUM_BYTES:
+                    new = max(0, int.from_bytes(old, sys.byteorder) + change)
+                    files.overwrite(
+                        folder, self.sum_name, new.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
+                    )
+        except FormatError as error:
+            self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
+
+    def stranger(self, node: Node) -> Problem:
+        """The report on a stranger below the root; strangers directly in the root are reported together."""
+        path, folder = printable("/".join(node.parts), None), "/".join(node.parts[:-1])
+        beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
+        return Problem(
+            FindingKind.LEFTOVER,
+            f"{path} is not {self.owner}'s by its name or by its content, so it stays; move it"
+            if beside_left
+            else f"{self.owner} does not read or remove {path}; keep it elsewhere",
+        )
+
+    def shows_left(self, start: bytes) -> bool:
+        """Whether a file named like a dead writer's leftover also begins like one; an empty one does. A
+        user's file may have such a name by chance."""
+        return not start
+
+    def _move_away(self, folder: Folder, name: str) -> None:
+        """Move a directory into the root under a name that no owner reads; remove it if it is empty."""
+        with suppress(OSError):
+            folder.rmdir(name)
+            return
+        with files.open_folder(self.root) as top:
+            names = (f"{name}{mark}.old" for mark in ("", *(f" ({number})" for number in range(1, 1000))))
+            there = {found.name for found in top.entries()}
+            folder.move(name, top, next(one for one in names if one not in there))
+
+    def _beside(self, node: Node) -> Problem | None:
+        """The problem of a node that is not an entry; None if there is none, or it is reported later."""
+        name = node.parts[-1] if node.parts else self.root.name
+        match node.role:
+            case Role.FOLDER:
+                why = places.distrust(node.status, move=self.place.move)
+                if not why or (node.parts and why == places.distrust(self.root.stat(), move=self.place.move)):
+                    return None  # or it is said of the root
+                return Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}")
+            case Role.LINK:
+                detail = f"{name} is a link, which {self.owner} follows and gpucache does not"
+                return Problem(FindingKind.UNTRUSTED, detail, "name its own place, or remove it yourself")
+            case Role.CLOSED:
+                error = node.error.strerror if node.error else ""
+                path = self.root.joinpath(*node.parts)
+                detail = f"{path} cannot be read ({error}), so its content is not known"
+                return Problem(FindingKind.UNTRUSTED, detail, "fix its permissions")
+            case Role.BLOCKING:
+                return self.no_file(node.status, name)
+            case Role.LEFT if self._is_left(node):
+                if not self._is_old(node):
+                    return None
+                age = format_age(self.now_ns() - node.status.st_mtime_ns)
+                size = format_size(node.status.st_size)
+                return Problem(FindingKind.LEFTOVER, f"left by a writer that was stopped, {size}, {age} old")
+        return self.stranger(node) if len(node.parts) > 1 else None
+
+    def _is_old(self, node: Node) -> bool:
+        left, writer = self.layout.left_at(node.parts) or (None, None)
+        old = left is not None and node.status.st_mtime_ns < self.now_ns() - HOUR_NS
+        return old and not (writer is not None and _runs(writer))
+
+    def _is_left(self, node: Node) -> bool:
+        left, writer = self.layout.left_at(node.parts) or (None, None)
+        if left is None or not stat.S_ISREG(node.status.st_mode):
+            return False
+        if left.sure or writer is not None:
+            return True
+        try:
+            with files.open_folder(self.root, *node.parts[:-1]) as folder:
+                start = files.read_part(folder, node.parts[-1], 0, _BEGINNING_BYTES)
+        except (OSError, FormatError):
+            return False
+        return not start or self.shows_left(start)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number runs on this machine; False if that is unknown."""
+    if sys.platform == "win32":  # on which signal 0 ends a process
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

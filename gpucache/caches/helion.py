@@ -12,7 +12,7 @@ from typing import Any
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left
 from gpucache.units import printable
 
@@ -21,7 +21,7 @@ _AGAIN = "Helion takes it for a miss and tunes the kernel again, which takes min
 _FIELDS = ("backend", "runtime_name", "specialization_key", "kernel_source_hash", "config_spec_hash")
 
 
-class Helion(FilesFormat, of="helion"):
+class Helion(Format, of="helion"):
     """The configurations that Helion found by running kernels."""
 
     layout = Layout(
@@ -53,7 +53,7 @@ class Helion(FilesFormat, of="helion"):
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         return start.startswith(b'{\n  "config": "')
 
 

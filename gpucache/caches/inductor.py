@@ -18,8 +18,9 @@ from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import pickles
+from gpucache.caches.binary_format import broken
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.errors import FormatError
@@ -78,7 +79,7 @@ def _key(groups: Sequence[str]) -> str:
     return b32decode(f"{groups[0].upper()}A====").hex()
 
 
-class Inductor(FilesFormat, of="inductor"):
+class Inductor(Format, of="inductor"):
     """The graphs that ``torch.compile`` stores, and the code that it generated for them."""
 
     layout = Layout(

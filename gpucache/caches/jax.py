@@ -29,8 +29,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import SECOND_NS, UnjudgedError
+from gpucache.caches.format import SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.learning_places import JAX_MAX_SIZE, JaxPlaces
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -135,7 +134,7 @@ _CACHE, _USE = "-cache", "-atime"
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
-class Jax(JaxPlaces, FilesFormat):
+class Jax(JaxPlaces, Format):
     """The executables that ``jax.jit`` stores on every platform."""
 
     layout = Layout(
@@ -155,7 +154,7 @@ class Jax(JaxPlaces, FilesFormat):
     )
     serves_orphans = True
     unseen = "the executable of another module of that name, or a changed byte where zstd has no checksum"
-    fixes = FilesFormat.fixes | {FindingKind.LEFTOVER}
+    fixes = Format.fixes | {FindingKind.LEFTOVER}
     lock_name = _LOCK
     moving = Moving(
         tells="paths",
@@ -169,7 +168,7 @@ class Jax(JaxPlaces, FilesFormat):
             return Problem(FindingKind.LEFTOVER, "it is the last use of an executable that is gone")
         return super().bars(item)
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         return start.startswith((ZLIB, ZSTD))
 
     def look(self, item: Files) -> CacheEntry:

@@ -21,7 +21,7 @@ from gpucache.caches.places import (
 )
 
 
-class _File(Var):
+class _FileVariable(Var):
     """A variable that names a file: the cache is its directory."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
@@ -40,7 +40,7 @@ class TinygradPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (
-            _File("CACHEDB"),
+            _FileVariable("CACHEDB"),
             Var(XDG, "tinygrad"),  # on macOS as well
             *on(
                 (Home(".cache/tinygrad", expanded=True),),
@@ -425,7 +425,7 @@ ROWS = (
     ),
     row(
         ("tunableop", "PyTorch TunableOp results", "PyTorch"),
-        _File("PYTORCH_TUNABLEOP_FILENAME"),
+        _FileVariable("PYTORCH_TUNABLEOP_FILENAME"),
         unseen="a changed result",
         nowhere="PyTorch writes it into the current directory until PYTORCH_TUNABLEOP_FILENAME names a file",
         remedy="set PYTORCH_TUNABLEOP_FILENAME to a file elsewhere",

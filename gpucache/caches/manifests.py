@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import mega_cache
 from gpucache.caches.files import LARGEST_BYTES, Files, Parts, Span
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -15,7 +15,7 @@ from gpucache.payload import PayloadKind
 _MANIFEST_BYTES = 16 << 20
 
 
-class _Manifested(FilesFormat):
+class _Manifested(Format):
     """An entry that its owner compares with its manifest before it uses it."""
 
     bytes_field: ClassVar[str]

@@ -16,7 +16,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.desktop_places import MesaPlaces
 from gpucache.caches.files import Files, Frame, Parts, Rule
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, hashed
 
 _DRIVER, _NAME = "([0-9a-f]{40,64}|rusticl)", "([0-9a-f]{38}|[0-9a-f]{62})"
@@ -80,7 +80,7 @@ _DATABASE = Frame(
 )
 
 
-class Mesa(MesaPlaces, FilesFormat):
+class Mesa(MesaPlaces, Format):
     """The shaders that Mesa's compilers made, in any of its three forms."""
 
     layout = Layout(

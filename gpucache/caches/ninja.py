@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
+from gpucache.caches.binary_format import broken
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, HeldError
+from gpucache.caches.format import HOUR_NS, Format, HeldError
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.errors import FormatError
@@ -26,7 +26,7 @@ NO_MOVING = Moving(
 _BUILD_BYTES, _LARGEST_BYTES = 1 << 20, 2 << 30
 
 
-class NinjaFormat(FilesFormat):
+class NinjaFormat(Format):
     """A cache of such modules."""
 
     folders_removed = 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import NumbaPlaces
@@ -53,7 +53,7 @@ _NAMES = pickles.Names.of(
 """The names in indexes of Numba 0.60 and 0.68."""
 
 
-class Numba(NumbaPlaces, FilesFormat):
+class Numba(NumbaPlaces, Format):
     """The compiled versions of functions with ``cache=True``, for CPUs and for CUDA."""
 
     layout = Layout(

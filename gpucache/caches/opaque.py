@@ -5,7 +5,7 @@ that path. Its payload kind is reported if the bytes identify it; the only probl
 other users own or may write to, and nothing is removed, as the owner's rules for single files are unknown.
 
 A system is one if its row of ``systems`` says by which ``signs`` it is recognised. Once its format becomes
-known, it gets a class that derives from ``FilesFormat``, and drops the facts that only this class requires.
+known, it gets a class that derives from ``Format``, and drops the facts that only this class requires.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Whose
 from gpucache.payload import PayloadKind, describe
 
 _SCANNED_BYTES = 4096
 
 
-class OpaqueFormat(FilesFormat):
+class OpaqueFormat(Format):
     """A cache of which gpucache knows the place and the names that identify it: see ``Places.signs``."""
 
     layout = Layout(())

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
+from gpucache.caches.binary_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import OpenCVPlaces
@@ -34,7 +34,7 @@ _WHEELS = ("python", "python-headless", "contrib-python", "contrib-python-headle
 _AGAIN = "OpenCV compiles it at every start, and never replaces the file"
 
 
-class _Build(NamedTuple):
+class _StoredBuild(NamedTuple):
     options: str
     at: int
     size_bytes: int
@@ -121,12 +121,12 @@ class OpenCV(OpenCVPlaces, BinaryFormat):
                     yield self.told(place / _LOCK, self.no_file(status, "the lock"))
 
 
-def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
+def _builds(item: Files) -> tuple[list[_StoredBuild], Problem | None]:
     ((name, status),) = item.seen.items()
     digest = name.removesuffix(".bin").rpartition("_")[2].encode()
     begins = len(digest).to_bytes(4, "little") + digest
     head = item.part(name, 0, len(begins) + 4 + 4 * _SLOTS)
-    builds, seen = list[_Build](), set[int]()
+    builds, seen = list[_StoredBuild](), set[int]()
     if not head:
         return builds, Problem(FindingKind.TRUNCATED, "it is empty, so OpenCV compiles it again and fills it")
     if not head.startswith(begins):
@@ -155,6 +155,6 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
                 detail = "its builds overlap, as OpenCV never writes them; remove it"
                 return builds, Problem(FindingKind.CORRUPT, detail)
             options = item.part(name, at + _LINK.size, min(key_bytes, _OPTIONS_BYTES))
-            builds.append(_Build(printable(options, None), binary_at, size_bytes))
+            builds.append(_StoredBuild(printable(options, None), binary_at, size_bytes))
             at = following
     return builds, None

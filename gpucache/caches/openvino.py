@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.payload import describe
@@ -31,7 +31,7 @@ def _key(groups: Sequence[str]) -> str:
     return f"{int(groups[0]) % 2**64:016x}" + hashed(groups)[:24]
 
 
-class Openvino(FilesFormat, of="openvino"):
+class Openvino(Format, of="openvino"):
     """The models that OpenVINO's plugins compiled."""
 
     layout = Layout([r"(\d{15,20})\.(blob|cl_cache)"], key=_key)

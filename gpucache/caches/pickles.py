@@ -17,11 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.binary_format import broken
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
+from gpucache.payload.reading import CutError
 from gpucache.units import printable
 
 NEWEST = 5
@@ -77,7 +79,7 @@ def values(
         return found, Problem(
             FindingKind.UNTRUSTED, f"imports {told}, which no known version of {owner} writes into a pickle"
         )
-    except _CutError:
+    except CutError:
         return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a frame of a pickle")
     except Exception as error:  # the opcodes of arbitrary bytes can raise anything
         if stream.tell() >= len(data):
@@ -94,10 +96,6 @@ class _UnknownError(Exception):
     """The pickle imports something that its owner does not write: ``module:name``, or an empty text."""
 
 
-class _CutError(FormatError):
-    """A frame of a pickle is cut."""
-
-
 def _read(
     stream: io.BytesIO, size: int, names: Names | None, depth: int, unknown: list[str] | None = None
 ) -> Iterator[object]:
@@ -112,7 +110,7 @@ def _read(
     for code, value, _ in pickletools.genops(stream):
         name = code.name
         if name == "FRAME" and int(value or 0) > size - stream.tell():
-            raise _CutError("cut")
+            raise CutError("cut")
         if name == "PROTO" and int(value or 0) > NEWEST:
             raise FormatError(f"protocol {value}")
         if name in _STORES:
@@ -189,7 +187,7 @@ def _require_inside(data: bytes, names: Names, depth: int) -> None:
 _LARGEST_BYTES = 256 << 20
 
 
-class PickledFormat(FilesFormat):
+class PickledFormat(Format):
     """Entries of pickles, libraries and GPU binaries, each file of which the owner reads unchecked."""
 
     names: Names

@@ -262,7 +262,7 @@ class Places:
     owner: ClassVar[str]
     """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
-    format: ClassVar["type[Format[Any]] | None"] = None
+    format: ClassVar["type[Format] | None"] = None
     """The format of a system in another package; each of ours is in the module of its name."""
     needs_folder_of_all: ClassVar[bool] = False
     """Whether programs look elsewhere if the user's directory of all caches does not exist."""
@@ -274,7 +274,7 @@ class Places:
     """The pattern of the paths of files that are no entries, if no format is read."""
 
     @property
-    def _format(self) -> "type[Format[Any]]":
+    def _format(self) -> "type[Format]":
         from gpucache.caches.registry import format_of
 
         return self.format or format_of(self.name)

@@ -28,9 +28,9 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
+from gpucache.caches.comparison import Field, compared
 from gpucache.caches.files import HERE, MOST_FILES, Files, Identity
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Field, compared
+from gpucache.caches.format import HOUR_NS, Format
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import LINK, STRANGER, Layout, Left, Node, Role, Whose
 from gpucache.caches.portable import Fact, Moving, PortableFile
@@ -325,7 +325,7 @@ class ProgramFolder:
         return None
 
 
-class Pocl(PoclPlaces, FilesFormat):
+class Pocl(PoclPlaces, Format):
     """Caches of PoCL's CPU and other devices. PoCL bounds none and never evicts."""
 
     layout = LAYOUT
@@ -541,7 +541,7 @@ class Pocl(PoclPlaces, FilesFormat):
             if not found.main and not found.stays and newest < self.now_ns() - HOUR_NS:
                 yield item.parts, item.size_bytes
         for node in self._nodes():
-            if node.role is Role.LEFT and self._is_old(node) and self._is_own(node):
+            if node.role is Role.LEFT and self._is_old(node) and self._is_left(node):
                 yield node.parts, files.allocated_bytes(node.status)
 
     def _gone(self, parts: Sequence[str]) -> bool:
@@ -557,7 +557,7 @@ class Pocl(PoclPlaces, FilesFormat):
     def _beside(self, node: Node) -> Problem | None:
         return None if node.role is Role.LEFT else super()._beside(node)
 
-    def _is_own(self, node: Node) -> bool:
+    def _is_left(self, node: Node) -> bool:
         """Whether something in the root with PoCL's temporary name has such content.
 
         People's names may end in six letters too. PoCL's are: an empty file, one that begins as a compiled or

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.host import os_errors
@@ -90,7 +90,7 @@ def module_of(name: str) -> str:
 
 
 @cache
-def format_of(name: str) -> "type[Format[Any]]":
+def format_of(name: str) -> "type[Format]":
     """The format of one of ``SYSTEMS``, whose module is imported now."""
     from gpucache.caches.systems import PLACES
 
@@ -101,7 +101,7 @@ def format_of(name: str) -> "type[Format[Any]]":
         return type(row.__name__, (row, OpaqueFormat), {"__module__": row.__module__})
     module = import_module(module_of(name))
     made = (one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__)
-    found: type[Format[Any]] = next(one for one in made if getattr(one, "name", "") == name)
+    found: type[Format] = next(one for one in made if getattr(one, "name", "") == name)
     return found
 
 

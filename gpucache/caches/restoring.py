@@ -29,7 +29,7 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder, give, sync_all
 
 if TYPE_CHECKING:
-    from gpucache.caches.files_format import FilesFormat
+    from gpucache.caches.format import Format
 
 STAGING = ".gpucache-pull-"
 """The beginning of the names of staging directories."""
@@ -41,7 +41,7 @@ _TAKEN = "a program may be writing it at this moment; pull again later"
 
 
 @contextmanager
-def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
+def restoring(made: "Format", check: Check) -> Iterator[Start]:
     """Writes entries into the cache of a format, which judges each in the staging directory first.
 
     The second function brings the files to the disk, with those of all entries that are begun, before it
@@ -133,7 +133,7 @@ def make_folder(path: Path) -> None:
 
 
 def _started(
-    made: "FilesFormat",
+    made: "Format",
     entry: PortableEntry,
     check: Check,
     below: Path,
@@ -180,7 +180,7 @@ def _started(
     return end
 
 
-def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
+def _judged(made: "Format", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
     """The present entry in an entry's place, and its problems."""
     try:
         old = _item(made, entry)
@@ -195,7 +195,7 @@ def _may_grow(old: Files, wrong: Problem) -> bool:
     return not (wrong.kind and wrong.kind.wrong) and abs(age_ns) < HOUR_NS
 
 
-def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Files:
+def _staged(made: "Format", entry: PortableEntry, check: Check, below: Path) -> Files:
     """Write an entry below a directory and check it; returns it as it will be in the cache."""
     trial = made.placed(entry, below)
     _write_files(below, trial)
@@ -213,7 +213,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     return found[0]
 
 
-def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
+def _item(made: "Format", entry: PortableEntry) -> Files | None:
     """The present entry in an entry's place; another directory may have one with its key."""
     key, names = entry.key, [one.name for one in made.placed(entry, made.root)]
     try:
@@ -225,7 +225,7 @@ def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
         return None
 
 
-def _is_entry(made: "FilesFormat", item: Files) -> bool:
+def _is_entry(made: "Format", item: Files) -> bool:
     try:
         return made.look(item) is not None
     except FormatError:  # such as a link in its place

@@ -1,6 +1,7 @@
 """Caches whose files show by themselves that they are whole, a class for each owner: by a digest, a size, a
 header, or the form of their lines."""
 
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -14,27 +15,30 @@ from xxhash import xxh3_128_digest
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Files, Frame, Parts, Rule
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, Whose, hashed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 
+_START_BYTES = 16
 
-class SealedFormat(FilesFormat):
+
+class SealedFormat(Format):
     """A cache with entries of one file each."""
 
     kind: ClassVar[str]
     begins: ClassVar[bytes] = b""
-    """How each file begins, which identifies its owner."""
+    """The pattern of the first bytes of each file, by which it shows its owner."""
     trusts_variables = True
 
     def look(self, item: Files) -> CacheEntry:
-        start = item.part(item.names[0], 0, len(self.begins))
-        unlike = Problem(FindingKind.MISLABELLED, f"it does not begin as {self.owner}'s do")
+        start = item.part(item.names[0], 0, _START_BYTES)
+        begins = re.match(self.begins, start)
+        detail = f"it does not begin as {self.owner}'s do: {self.frames[0].effect}"
         return self.entry(item)._replace(
             program="/".join((*item.parts, item.names[0])),
             artifact_kind=self.kind,
-            damage=unlike if start not in (b"", self.begins) else None,
+            damage=Problem(FindingKind.MISLABELLED, detail) if start and not begins else None,
         )
 
 
@@ -87,8 +91,6 @@ def _rustc_hash(data: bytes) -> int:
 
 def _firefox(one: Parts) -> str:
     data = one.read("rest")
-    if one.numbers["magic"] & ~15 != 0xB154AD30:
-        return "does not begin as Firefox's do"
     if int.from_bytes(data[:8], "little") != len(data) - 20 or data[:-9:-1].hex() != one.name:
         return "has another size or digest than it says"
     wrong = Firefox.is_known(one.item) and one.numbers["hash"] not in (_rustc_hash(data), _fx_hash(data))
@@ -117,7 +119,7 @@ class Firefox(SealedFormat, of="firefox"):
         ),
     )
     checksums = True
-    kind, begins = "gl-program", b"\x32\xad\x54\xb1"
+    kind, begins = "gl-program", rb"[\x30-\x3f]\xad\x54\xb1"  # the last digit is a version
 
     def has_checksum(self, item: Files) -> bool:
         return self.is_known(item)
@@ -125,21 +127,19 @@ class Firefox(SealedFormat, of="firefox"):
     @classmethod
     def is_known(cls, item: Files) -> bool:
         """Whether the hash of the file's version is known, so that it can be checked."""
-        return item.part(item.names[0], 0, len(cls.begins)) == cls.begins
+        return item.part(item.names[0], 0, 4) == b"\x32\xad\x54\xb1"
 
 
 def _begins(folder: Folder, name: str, start: bytes) -> bool:
     with suppress(OSError, FormatError):
-        return files.read_part(folder, name, 0, len(start)) == start
+        return re.match(start, files.read_part(folder, name, 0, _START_BYTES)) is not None
     return False
 
 
 def _qt(one: Parts) -> str:
-    begins = one.item.part(one.name, 0, len(Qt.begins)) == Qt.begins
     binary = one.read("binary")
     more = len(binary) != one.numbers["size"]
-    wrong = "goes on behind its end" if more else _mesa(binary, one.numbers["kind"])
-    return wrong if begins else "does not begin as Qt's do"
+    return "goes on behind its end" if more else _mesa(binary, one.numbers["kind"])
 
 
 class Qt(SealedFormat, of="qt"):
@@ -284,9 +284,8 @@ class Modular(SealedFormat, of="modular"):
 
 def _lines(one: Parts) -> str:
     rows = one.item.read(one.name).split(b"\n")
-    if rows.pop() or not all(row.count(b",") > 1 for row in rows):
-        return "has a line without its end"
-    return "" if rows[0].startswith(TunableOp.begins) else "does not begin with the versions of its libraries"
+    whole = not rows.pop() and all(row.count(b",") > 1 for row in rows)
+    return "" if whole else "has a line without its end"
 
 
 class TunableOp(SealedFormat, of="tunableop"):

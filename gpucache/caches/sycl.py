@@ -33,9 +33,10 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
+from gpucache.caches.binary_format import needed
+from gpucache.caches.comparison import Field, TextsAlike
 from gpucache.caches.files import Files, Frame, Identity, LargeError, Parts, Rule
-from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import Field, HeldError, TextsAlike
+from gpucache.caches.format import Format, HeldError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -219,7 +220,7 @@ def _device(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(zip(_DEVICE, parts, strict=True)) if len(parts) == len(_DEVICE) else ((_DEVICE[1], text),)
 
 
-class Sycl(SyclPlaces, FilesFormat):
+class Sycl(SyclPlaces, Format):
     """A directory of libsycl's device binaries."""
 
     layout = Layout(

@@ -29,8 +29,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, held_by_name, open_folder, read
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
+from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.errors import FormatError
@@ -105,7 +104,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[start:end].decode("latin-1"), end
 
 
-class Taichi(FilesFormat, of="taichi"):
+class Taichi(Format, of="taichi"):
     """The kernels that ``ti.kernel`` stores for every architecture."""
 
     layout = Layout(

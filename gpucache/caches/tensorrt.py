@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import pickles
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.payload.containers import PLAN_START_BYTES, PLAN_TAG, is_plan, plan_version
@@ -51,7 +51,7 @@ _NAMES = pickles.Names.of(
 )
 
 
-class TorchTensorrt(FilesFormat, of="torch-tensorrt"):
+class TorchTensorrt(Format, of="torch-tensorrt"):
     """The engines that Torch-TensorRT built with ``cache_built_engines``, and the times of kernels.
 
     Source: Torch-TensorRT 2.14, ``py/torch_tensorrt/dynamo/_engine_cache.py``, ``_defaults.py`` and
@@ -131,7 +131,7 @@ def _key(groups: Sequence[str]) -> str:
     return (model + hashed(groups))[:40]
 
 
-class OnnxRuntimeTrt(FilesFormat, of="onnxruntime-trt"):
+class OnnxRuntimeTrt(Format, of="onnxruntime-trt"):
     """The engines of ONNX models, the shapes they were built for, and the times of kernels.
 
     Source: ONNX Runtime of 2021 to 2026, ``core/providers/tensorrt/tensorrt_execution_provider.cc``; no file

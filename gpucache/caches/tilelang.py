@@ -18,7 +18,7 @@ from hashlib import sha256
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.portable import Moving, PortableFile
 from gpucache.errors import FormatError
@@ -53,7 +53,7 @@ _FAILS = "TileLang opens it nevertheless, so the program ends with an error at e
 _SHOWN = "TileLang serves the kernel all the same, and shows this in the place of its source"
 
 
-class TileLang(FilesFormat, of="tilelang"):
+class TileLang(Format, of="tilelang"):
     """The kernels that TileLang compiled, for itself and for models and servers that use it."""
 
     layout = Layout(

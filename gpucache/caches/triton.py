@@ -20,8 +20,9 @@ from typing import Any
 from uuid import uuid4
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.binary_format import broken
 from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
-from gpucache.caches.files_format import FilesFormat, broken
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.errors import FormatError
@@ -56,7 +57,7 @@ _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
 
-class Triton(FilesFormat, of="triton"):
+class Triton(Format, of="triton"):
     """The kernels of ``triton.jit``, including those of Inductor, vLLM and others built on Triton."""
 
     layout = Layout(

@@ -21,7 +21,7 @@ from typing import Any
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.triton import Triton
@@ -42,7 +42,7 @@ _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
 _FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
 
 
-class Vllm(FilesFormat, of="vllm"):
+class Vllm(Format, of="vllm"):
     """The graphs of models that vLLM stores, and the output of lower layers for them."""
 
     layout = Layout(
@@ -148,7 +148,7 @@ class Vllm(FilesFormat, of="vllm"):
     def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         yield "kind", entry.artifact_kind
 
-    def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:
+    def _inner(self, item: Files) -> tuple[Format, Files] | None:
         """The format of the lower layer's cache that contains an entry, and the entry in that format."""
         for folder, made in _INNER.items():
             if folder in item.parts:

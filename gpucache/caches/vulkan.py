@@ -19,9 +19,10 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files
+from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.desktop_places import VulkanPlaces
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import BinaryFormat, FilesFormat
+from gpucache.caches.format import Format
 from gpucache.caches.layout import Layout, Left, Whose, hashed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -112,7 +113,7 @@ _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _ANEW = "DXVK begins both files anew"
 
 
-class Dxvk(FilesFormat, of="dxvk"):
+class Dxvk(Format, of="dxvk"):
     """For each program two files with its Direct3D shaders, translated for Vulkan.
 
     Source: DXVK 3.0, ``src/dxvk/dxvk_shader_cache.cpp``; no file written by it was available. The files are

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.caches.binary_format import broken
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import architecture
+from gpucache.caches.format import Format, architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.errors import FormatError
@@ -42,7 +42,7 @@ _BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": Payload
 _FAILS = "Warp takes it for a hit, so the program fails at every start"
 
 
-class Warp(FilesFormat, of="warp"):
+class Warp(Format, of="warp"):
     """The modules that Warp compiled, for CPUs and GPUs."""
 
     layout = Layout(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import Snapshot, growth
-from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.caches.registry import SYSTEMS, format_of, systems
 from tests.caches.clesperanto.build import put as put_clesperanto

@@ -125,7 +125,7 @@ def _go_on(name: str, place: Path, failing: str) -> None:
         assert not meets or (code == 5 and any("a defect" in one for one in unread)), (verb, failing, unread)
 
 
-_SHARED = ("gpucache.caches.format", "gpucache.caches.files_format")
+_SHARED = ("gpucache.caches.format",)
 _MET = {
     "inspect": ("items", "look", "closed"),
     "inspect --list": ("items", "look", "closed"),

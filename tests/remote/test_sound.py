@@ -67,7 +67,7 @@ def _read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def judged(made: object, item: object) -> object:
         keys.append(getattr(item, "key"))  # noqa: B009 - of any type
-        return judge(made, item)  # type: ignore[arg-type, type-var]
+        return judge(made, item)  # type: ignore[arg-type]
 
     def sound(store: DirectoryStore, key: object) -> bool:
         keys.append(str(key))

@@ -43,9 +43,9 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
+from gpucache.caches.comparison import Field, once
 from gpucache.caches.files import Files, Frame, Rule, Span
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock, Field, once
+from gpucache.caches.format import Clock, Format
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
 from gpucache.caches.systems import FutharkPlaces, folder_of_file
@@ -215,7 +215,7 @@ _FILE = Frame(
 )  # fmt: skip
 
 
-class Futhark(FutharkPlaces, FilesFormat):
+class Futhark(FutharkPlaces, Format):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave at a given place."""
 
     layout = Layout((), left=[Left(PARTIAL)])
@@ -349,7 +349,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             )
             yield replace(found, verdict=Served.FALSE_HIT, detail=detail) if same else found
 
-    def is_left(self, start: bytes) -> bool:
+    def shows_left(self, start: bytes) -> bool:
         return start.startswith(MAGIC) or MAGIC.startswith(start)
 
 

@@ -119,7 +119,7 @@ class Dependency(NamedTuple):
     md5: str
 
 
-class Info(NamedTuple):
+class BuildRecord(NamedTuple):
     """An entry's record of its build."""
 
     dependencies: tuple[Dependency, ...] = ()
@@ -132,12 +132,12 @@ class Info(NamedTuple):
         return match[1] if match is not None and match[1].isprintable() else None
 
 
-def info_of(inner: Folder) -> Info:
+def info_of(inner: Folder) -> BuildRecord:
     """The entry's record of its build; raises FormatError, OSError."""
     return read_info(files.read(inner, INFO, _LARGEST_INFO_BYTES))
 
 
-def read_info(data: bytes) -> Info:
+def read_info(data: bytes) -> BuildRecord:
     """The first value of an ``info`` file, as PyOpenCL reads it; raises FormatError for anything else,
     EndedError if it is cut."""
     found, wrong = pickles.values(data, 1, _NAMES)
@@ -157,7 +157,7 @@ def read_info(data: bytes) -> Info:
     )
     if len(dependencies) < len(triples) or not isinstance(log, str):
         raise FormatError("info contains other dependencies than paths, times and checksums")
-    return Info(dependencies, log)
+    return BuildRecord(dependencies, log)
 
 
 # The binary.
@@ -349,7 +349,7 @@ def _trust(inner: Folder) -> Iterator[Problem]:
             yield Problem(FindingKind.UNTRUSTED, detail)
 
 
-def _info(inner: Folder, present: set[str]) -> Info | Problem:
+def _info(inner: Folder, present: set[str]) -> BuildRecord | Problem:
     """The entry's record of its build; without that PyOpenCL never reads the binary."""
     if INFO not in present:
         detail = "info is missing, as its writing did not finish; PyOpenCL warns and builds it again"

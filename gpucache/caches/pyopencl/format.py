@@ -23,9 +23,10 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters
+from gpucache.caches.binary_format import needed
+from gpucache.caches.comparison import Field, TextsAlike, compared, once
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import Field, HeldError, TextsAlike, UnjudgedError, compared, once
+from gpucache.caches.format import Format, HeldError, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -40,10 +41,7 @@ from gpucache.payload import PayloadKind
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
-_NOT_ITS_OWN = (
-    "its directory and the one above do not show that PyOpenCL made it; "
-    "remove it yourself if it is PyOpenCL's"
-)
+_UNPROVEN = "nothing in it shows that PyOpenCL made it; remove it yourself if it is PyOpenCL's"
 _SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _LEFT_TO_DRIVER = {
     "Portable Computing Language": "PoCL's own cache",
@@ -53,7 +51,7 @@ _SCANNED_BYTES = 4 << 20
 """The beginning of a larger binary that a scan reads, which gives its kind."""
 
 
-class PyOpencl(PyOpenclPlaces, FilesFormat):
+class PyOpencl(PyOpenclPlaces, Format):
     """The cache of programs that build OpenCL sources with PyOpenCL, except for PoCL and NVIDIA.
 
     A root is a directory with entries, or one with such directories by Python version. Nothing is traced:
@@ -139,7 +137,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             damage=_damage(item),
             created_ns=binary.st_mtime_ns,
             last_used_ns=max(binary.st_atime_ns, binary.st_mtime_ns),
-            stays="" if info is not None or self._is_shown(item) else _NOT_ITS_OWN,
+            stays="" if info is not None or self._shows(item) else _UNPROVEN,
             gone=f"Python {python}" if python and interpreters.is_gone(python) else "",
         )
 
@@ -332,7 +330,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             return found is not None and found.kind is FindingKind.LOCKED
         return False
 
-    def _is_shown(self, item: Files) -> bool:
+    def _shows(self, item: Files) -> bool:
         """Whether an entry is PyOpenCL's by its cache's name or its source, or is empty.
 
         Other programs also name directories by an MD5 and keep a file ``info`` or ``binary`` in them.

@@ -20,7 +20,7 @@ from gpucache.answers.evict import Kept
 from gpucache.caches.databases import (
     SIDES,
     WAL,
-    Reader,
+    OpenDatabase,
     SqliteFile,
     examine,
     open_reader,
@@ -88,7 +88,7 @@ _UNSUPPORTED, _LEFTOVER = FindingKind.UNSUPPORTED, FindingKind.LEFTOVER
 # The table.
 
 
-class Shape(NamedTuple):
+class Schema(NamedTuple):
     """The relation of a database's schema to rocFFT. If its table is not ``ours``, nothing of it is read."""
 
     ours: bool = False
@@ -100,7 +100,7 @@ class Shape(NamedTuple):
     """Whether it contains rocFFT's table and no other, and nothing that a change would run."""
 
 
-def read_shape(connection: sqlite3.Connection) -> Shape:
+def read_shape(connection: sqlite3.Connection) -> Schema:
     """The shape of an open database; raises sqlite3.Error."""
     rows = connection.execute(
         "SELECT type, name, rootpage, substr(sql, 1, ?) FROM sqlite_master LIMIT ?",
@@ -113,22 +113,22 @@ def read_shape(connection: sqlite3.Connection) -> Shape:
     more = "" if alone else "it contains more than rocFFT's table; rocFFT reads it anyway"
     if (number := next((at for at, (_, name) in enumerate(things) if name == TABLE), None)) is None:
         added = f"it is another program's, to which rocFFT adds its table; {MOVE}"
-        return Shape(other="" if alone else added, alone=alone)
+        return Schema(other="" if alone else added, alone=alone)
     (kind, _), (*_, root, text) = things[number], rows[number]
     if kind != "table":
-        return Shape(damage=f"a {kind} is called {TABLE}", alone=alone)
+        return Schema(damage=f"a {kind} is called {TABLE}", alone=alone)
     unknown = f"its table {TABLE} has a layout of no known rocFFT, so its kernels are not shown"
     listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
     # Nothing of a virtual table is used, and rows without numbers cannot be read in turn.
     virtual = not isinstance(root, int) or root < 1 or str(text).lstrip()[:14].upper() == "CREATE VIRTUAL"
     if virtual or any(row[1] == TABLE and row[4] for row in listed):
-        return Shape(other=unknown, alone=alone)
+        return Schema(other=unknown, alone=alone)
     columns = {str(row[1]): str(row[2]).lower() for row in connection.execute(f"PRAGMA table_info({TABLE})")}
     if lacking := [name for name in COLUMNS if name not in columns]:
-        return Shape(damage=f"its table {TABLE} has no column {lacking[0]}", alone=alone)
+        return Schema(damage=f"its table {TABLE} has no column {lacking[0]}", alone=alone)
     if columns != COLUMNS or connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
-        return Shape(other=unknown, alone=alone)
-    return Shape(ours=True, other=more, alone=alone)
+        return Schema(other=unknown, alone=alone)
+    return Schema(ours=True, other=more, alone=alone)
 
 
 def format_hip(version: int) -> str:
@@ -142,7 +142,7 @@ def format_hip(version: int) -> str:
 
 
 class KernelRow(NamedTuple):
-    """A row as it was seen: an ``Item`` of ``gpucache.caches.format``."""
+    """A row as it was seen."""
 
     rowid: int
     kernel_name: str
@@ -158,8 +158,6 @@ class KernelRow(NamedTuple):
     path: Path = Path()
     file_ns: int = 0
     """When its database was written."""
-    owned: bool = True
-    """Rows have no owner; any user who may write the file may repair them."""
 
     @property
     def size_bytes(self) -> int:
@@ -186,10 +184,6 @@ class KernelRow(NamedTuple):
     def written_ns(self) -> int:
         """When the row was stored, in nanoseconds; if it does not say, when its file was written."""
         return min(max(self.seconds * _NS, 0), _LAST_NS) or self.file_ns
-
-    @property
-    def used_ns(self) -> int:
-        return self.written_ns
 
     @property
     def fields(self) -> dict[str, str]:
@@ -237,7 +231,7 @@ def read_rows(connection: sqlite3.Connection, path: Path = Path(), file_ns: int 
         after = "" if last is None else f"WHERE rowid > {last}"
         found = connection.execute(f"{_SELECT} {after} ORDER BY rowid LIMIT {_ROWS_READ}").fetchall()
         for values in found:
-            row = KernelRow._make((*values, path, file_ns, True))
+            row = KernelRow._make((*values, path, file_ns))
             if last is not None and row.rowid <= last:
                 raise FormatError(f"the rows of {TABLE} are out of order")
             last = row.rowid
@@ -364,7 +358,7 @@ def _inside(path: Path, file: SqliteFile, beside: Mapping[str, int]) -> Iterator
         yield Problem(_CORRUPT, f"{error}: {_MISSES}")
 
 
-def _faults(reader: Reader, shape: Shape) -> str:
+def _faults(reader: OpenDatabase, shape: Schema) -> str:
     """The problems that SQLite finds in the pages; empty for sound ones. Raises sqlite3.Error."""
     check = "integrity_check" if reader.size_bytes <= _WHOLE_CHECK_BYTES else "quick_check"
     found = reader.connection.execute(f"PRAGMA {check}({_FAULTS_READ if shape.alone else TABLE})")

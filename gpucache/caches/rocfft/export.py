@@ -26,7 +26,7 @@ from gpucache.caches.databases import (
     ROLLBACK,
     UNREAD,
     VERSIONS,
-    Reader,
+    OpenDatabase,
     creating,
     examine,
     in_memory,
@@ -74,7 +74,7 @@ def read_filters(like: Iterable[tuple[str, str]]) -> Filters:
     return tuple(like)
 
 
-def _code(reader: Reader, row: KernelRow) -> bytes:
+def _code(reader: OpenDatabase, row: KernelRow) -> bytes:
     """The code of a row; raises CacheUnusableError if it changed meanwhile."""
     with told(row.path):
         if (found := look_again(reader.connection, row)) is None:
@@ -88,7 +88,7 @@ def _code(reader: Reader, row: KernelRow) -> bytes:
 class Merged:
     """The counts of rows from all sources."""
 
-    sources: Mapping[Path, Reader] = field(default_factory=dict)
+    sources: Mapping[Path, OpenDatabase] = field(default_factory=dict)
     written: Counter[Path] = field(default_factory=Counter)
     """How many rows of each source were written."""
     held: int = 0
@@ -200,7 +200,7 @@ def _add(out: Path, winners: Iterable[KernelRow], done: Merged, *, keep_times: b
                 done.replaced += held is not None
 
 
-def open_source(source: Path) -> Reader:
+def open_source(source: Path) -> OpenDatabase:
     """A database or image open for reading; UsageError if missing, FormatError if it is not rocFFT's."""
     path = Path(os.path.realpath(source))
     file = examine(path)
@@ -275,15 +275,18 @@ def published(out: Path) -> Iterator[Path]:
     _require_absent(out)
     temporary = out.with_name(f".gpucache-{secrets.token_hex(8)}.tmp")
     try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        temporary.open("xb").close()
         try:
             yield temporary
-            _sync(temporary)
-            _name(temporary, out)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, out)  # unlike a rename it replaces nothing
+            except OSError:  # such as on a file system without hard links
+                _require_absent(out)
+                temporary.rename(out)
         finally:
-            with suppress(OSError):
-                temporary.unlink()
-        _sync(out.parent)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise CacheUnusableError(f"{out} cannot be made ({error.strerror}); choose another place") from error
 
@@ -291,27 +294,6 @@ def published(out: Path) -> Iterator[Path]:
 def _require_absent(out: Path) -> None:
     if os.path.lexists(out):
         raise UsageError(f"{out} exists and is not replaced; name a file that does not")
-
-
-def _name(temporary: Path, out: Path) -> None:
-    try:
-        os.link(temporary, out)  # unlike a rename it replaces nothing
-    except FileExistsError:
-        _require_absent(out)
-        raise
-    except OSError:  # a file system without hard links
-        _require_absent(out)
-        temporary.rename(out)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 _LIKE = Option(

@@ -22,8 +22,9 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
+from gpucache.caches.comparison import Field, TextsAlike
 from gpucache.caches.databases import (
-    Reader,
+    OpenDatabase,
     UnreadableError,
     examine,
     open_reader,
@@ -32,9 +33,10 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import Clock, Field, Format, TextsAlike
+from gpucache.caches.files import Files
+from gpucache.caches.format import Clock, Format
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Whose
+from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import KernelRow, judged, read_shape, row_problem
@@ -49,10 +51,11 @@ _BELONGS = (
 )
 
 
-class Rocfft(RocfftPlaces, Format[KernelRow]):
+class Rocfft(RocfftPlaces, Format):
     """One database file of rocFFT."""
 
-    item = KernelRow
+    layout = Layout(())
+    leaves_to_owner = False  # rows have no owner, and who may write the file may repair them
     together = 500  # programs of rocFFT wait for its commit
     moving = Moving(
         "no rocFFT was seen to hit a row of another machine; copy the database with 'export rocfft'"
@@ -74,7 +77,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
         self.root = locations.real_path(self.root)
-        self._opened: Reader | None = None
+        self._opened: OpenDatabase | None = None
         self._ours = False
 
     @classmethod
@@ -94,7 +97,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
                 return Whose.OWN
         return Whose.UNKNOWN
 
-    def items(self, prefix: str) -> Iterator[KernelRow]:
+    def items(self, prefix: str) -> Iterator[Files]:
         """Every row up to the first that cannot be read; raises CacheUnusableError for a locked file."""
         try:
             opened = self._reading()
@@ -102,32 +105,43 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
                 return
             seen = opened.stamp[0]
             with told(self.root):
+                there = {self.root.name: self.root.stat()}
                 for row in database.read_rows(opened.connection, self.root, seen.mtime_ns if seen else 0):
                     if row.key.startswith(prefix):
-                        yield row
+                        yield Files(self.root.parent, (), row.key, there, detail=row)
         except (FormatError, UnreadableError):
             return  # an unreadable rest is a finding of the whole file
 
-    def look(self, item: KernelRow) -> CacheEntry:
+    def entry(self, item: Files) -> CacheEntry:
+        row: KernelRow = item.detail
+        at = row.written_ns
+        return super().entry(item)._replace(size_bytes=row.size_bytes, created_ns=at, last_used_ns=at)
+
+    def trust(self, item: Files) -> Iterator[Problem]:
+        """Nothing: that of the file is reported once."""
+        yield from ()
+
+    def look(self, item: Files) -> CacheEntry:
+        row: KernelRow = item.detail
         assert self._opened is not None
         with told(self.root):
-            prefix = database.read_prefix(self._opened.connection, item)
-        fields = item.fields
+            prefix = database.read_prefix(self._opened.connection, row)
+        fields = row.fields
         return self.entry(item)._replace(
             program=fields["kernel_name"],
             target=f"hip:{fields['arch']}",
             artifact_kind=describe(prefix).kind.value,
             variant=f"HIP {fields['hip_version']}, generator {fields['generator_sum'][:12]}",
             # People know the version as its integer, too.
-            fields=(("hip_version", str(item.hip_version)), *fields.items()),
-            damage=judged(item, prefix),
+            fields=(("hip_version", str(row.hip_version)), *fields.items()),
+            damage=judged(row, prefix),
             unique=False,
         )
 
-    def stays(self, item: KernelRow) -> str:
+    def stays(self, item: Files) -> str:
         return _BELONGS if self.location.role == SYSTEM else ""
 
-    def check(self, item: KernelRow) -> Iterator[Problem]:
+    def check(self, item: Files) -> Iterator[Problem]:
         try:
             with self._row(item) as (reader, row):
                 if row is None:
@@ -137,24 +151,24 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
         except FormatError as error:
             yield Problem(FindingKind.CORRUPT, str(error))
 
-    def payload(self, item: KernelRow) -> bytes:
+    def payload(self, item: Files) -> bytes:
         with self._row(item) as (reader, row):
             if row is None:
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
             return database.read_code(reader.connection, row, reader.size_bytes)
 
-    def unchanged(self, item: KernelRow) -> bool:
+    def unchanged(self, item: Files) -> bool:
         try:
             with self._row(item) as (_, row):
                 return row is not None
         except FormatError:  # problems of the file are reported on it
             return True
 
-    def remove(self, item: KernelRow) -> Kept | None:
-        return database.delete(self.root, [item])[0]
+    def remove(self, item: Files) -> Kept | None:
+        return database.delete(self.root, [item.detail])[0]
 
-    def remove_together(self, items: Sequence[KernelRow]) -> Sequence[Kept | None]:
-        return database.delete(self.root, items)
+    def remove_together(self, items: Sequence[Files]) -> Sequence[Kept | None]:
+        return database.delete(self.root, [one.detail for one in items])
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back if a fifth of them is free."""
@@ -213,7 +227,7 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
             database.close_log(self.root)
         return ""
 
-    def _reading(self) -> Reader | None:
+    def _reading(self) -> OpenDatabase | None:
         """The database with rocFFT's table as it is now; None if there is none; raises FormatError."""
         file = examine(self.root)
         if file is None or not file.size_bytes:
@@ -229,13 +243,13 @@ class Rocfft(RocfftPlaces, Format[KernelRow]):
         return self._opened if self._ours else None
 
     @contextmanager
-    def _row(self, item: KernelRow) -> "Iterator[tuple[Reader, KernelRow | None]]":
+    def _row(self, item: Files) -> "Iterator[tuple[OpenDatabase, KernelRow | None]]":
         """An entry's row as it is now, with its reader; raises FormatError."""
         opened = self._reading()
         if opened is None:
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
         with told(self.root):
-            yield opened, database.look_again(opened.connection, item)
+            yield opened, database.look_again(opened.connection, item.detail)
 
 
 def _has_table(path: Path) -> bool:

@@ -70,12 +70,11 @@ def _installed(path: Path) -> Iterator[str]:
 
 
 def _file(path: Path, role: str, move: str) -> Iterator[str]:
-    folder = path.parent
-    if os.path.isdir(folder) and not os.access(folder, os.X_OK):  # noqa: PTH112 - raises nothing
-        yield f"{folder} cannot be entered by this user, so the content of {path.name} is unknown; {move}"
-    elif is_file(path) and not os.access(path, os.R_OK):
-        yield f"{path.name} may not be read by this user, so its content is unknown; {move}"
-    elif role != SYSTEM and is_file(path) and not os.access(path, os.W_OK) and os.access(folder, os.W_OK):
+    if told := places.closed(path, move=move):
+        yield told
+    elif (
+        role != SYSTEM and is_file(path) and not os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    ):
         # If the directory takes nothing either, that is reported already.
         yield f"the file is read-only, so every store fails and nothing new is kept; {move}"
 

@@ -118,15 +118,6 @@ def test_at_the_highest_limit_another_remedy_is_told(tmp_path: Path) -> None:
     assert "CUDA_CACHE_PATH" in detail and "raise" not in detail
 
 
-def test_a_binary_over_the_limit_is_told(tmp_path: Path) -> None:
-    """The driver caches none such."""
-    tree(tmp_path / "jit")
-    path = binary(tmp_path / "jit", 0, 5000)
-    details = [one.findings[0].detail for one in opened(tmp_path / "jit", limit=4999).leftovers()]
-    assert any(f"{path.parent.parent.name}/" in one and "larger than the limit" in one for one in details)
-    assert not any("larger" in one for one in told(opened(tmp_path / "jit", limit=5000)).values())
-
-
 def test_without_a_known_limit_none_is_held_against_it(tmp_path: Path) -> None:
     """As for a directory that --cache named."""
     assert not told(opened(tree(tmp_path / "jit")))
@@ -141,25 +132,12 @@ def test_half_a_cache_is_told(gone: str, words: str, tmp_path: Path) -> None:
     assert words in told(opened(tmp_path / "jit"))[FindingKind.ORPHAN]
 
 
-@pytest.mark.parametrize(
-    ("path", "size"), [("a/b/.nfs0001", 5), (".nfs01", 5), (f"a/b/{7:014x}.tmp", 5), (f"a/b/{7:014x}", 0)]
-)
-def test_what_stopped_programs_left_is_told_once_it_is_old(path: str, size: int, tmp_path: Path) -> None:
-    """Before that it may be being written."""
-    tree(tmp_path / "jit")
-    file(tmp_path / "jit", path, size)
-    assert path in told(opened(tmp_path / "jit"))[FindingKind.LEFTOVER]
-    file(tmp_path / "jit", path, size, NOW - 59 * 60 * SECOND_NS)
-    assert not told(opened(tmp_path / "jit"))
-
-
 def test_folders_of_any_depth_end_the_walk(tmp_path: Path) -> None:
     """They are reported, and no more of them is looked at."""
     tree(tmp_path / "jit")
     file(tmp_path / "jit", "/".join("a" * (DEEPEST + 40)))
     cache = opened(tmp_path / "jit")
-    assert FindingKind.UNSUPPORTED in told(cache)
-    assert dict(only(cache).fields)["files"] == "4"
+    assert dict(only(cache).fields)["files"] == "4" and cache.unread()
 
 
 @pytest.mark.parametrize(("enabled", "verdict"), [(True, Verdict.OPAQUE_KEY), (False, Verdict.NOT_CONSULTED)])
@@ -293,7 +271,7 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
         for entry in cache.scan():
             assert dict(entry.fields)["files"] == str(files)
             cache.check(entry)
-            found = survey(root, NOW, None)
+            found = survey(root)
             kept = found.strangers.count > 0 or found.foreign or not found.telling
             assert (cache.remove(entry, "--all") is None) is not kept
             assert any(path.is_file() for path in root.rglob("*")) is kept
@@ -303,5 +281,5 @@ def test_a_large_tree_of_others_is_not_walked_to_its_end(tmp_path: Path) -> None
     """A thousand strangers are enough to leave it alone; a home or a whole machine has millions."""
     for number in range(STRANGERS_COUNTED + 500):
         (tmp_path / f"photo-{number}").touch()
-    found = survey(tmp_path, NOW, None)
+    found = survey(tmp_path)
     assert found.strangers.count == found.files == STRANGERS_COUNTED

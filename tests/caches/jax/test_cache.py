@@ -174,7 +174,7 @@ def test_nothing_is_removed_while_a_program_holds_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JAX counts what is there before it evicts, and dies of a file that is gone."""
-    monkeypatch.setattr("gpucache.caches.files_format._PATIENCE_S", 0)
+    monkeypatch.setattr("gpucache.caches.format._PATIENCE_S", 0)
     put(tmp_path, used_ns=5)
     cache, entry = _only(tmp_path)
     with (tmp_path / ".lockfile").open("w") as held:

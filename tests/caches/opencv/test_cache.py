@@ -80,7 +80,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
 def test_a_lock_that_is_held_keeps_its_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenCV takes a record lock, which one process has against others."""
     path = put(tmp_path)
-    monkeypatch.setattr("gpucache.caches.files_format._PATIENCE_S", 0)
+    monkeypatch.setattr("gpucache.caches.format._PATIENCE_S", 0)
     held = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); "
         "print(flush=True); input()"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.caches.pyopencl.entries import Dependency, EndedError, Info, read_info
+from gpucache.caches.pyopencl.entries import BuildRecord, Dependency, EndedError, read_info
 from gpucache.errors import FormatError
 from tests.caches.pyopencl.build import _SourceInfo, info, pickled
 
@@ -24,7 +24,7 @@ def test_what_pyopencl_writes_reads(
     dependencies: list[tuple[str, float, str]], log: str | None, protocol: int
 ) -> None:
     """Every protocol that Python has written gives back the dependencies and the log."""
-    expected = Info(tuple(Dependency(*one) for one in dependencies), log or "")
+    expected = BuildRecord(tuple(Dependency(*one) for one in dependencies), log or "")
     assert read_info(info(dependencies, log, protocol)) == expected
 
 
@@ -50,7 +50,7 @@ def test_mutated_pickles_give_data_or_a_format_error(protocol: int, data: st.Dat
         found = read_info(bytes(raw))
     except FormatError:
         return
-    assert isinstance(found, Info)
+    assert isinstance(found, BuildRecord)
     assert all(type(one.path) is str and type(one.mtime) is float for one in found.dependencies)
 
 
