@@ -81,7 +81,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         return found
 
     def put(self, data: Any, filename: str, binary: bool = True) -> str:
-        """Store a file, or one of a kernel's before ``put_group``; returns its path."""
+        """Store a single file, or stage a kernel's file for ``put_group``; returns its path."""
         if self._falls_back():
             return self._plain.put(data, filename, binary=binary)
         content = data if isinstance(data, bytes) else str(data).encode()

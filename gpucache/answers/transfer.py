@@ -78,7 +78,7 @@ class Mismatch(NamedTuple):
     """A fact that keeps the programs of a machine from hitting an entry."""
 
     fact: Annotated[str, "Its name, such as architecture, driver or version."]
-    there: Annotated[str, "Its value for the entry."]
+    there: Annotated[str, "The fact's value for the entry."]
     here: Annotated[str, "Its value on the machine."]
 
 

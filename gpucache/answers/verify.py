@@ -26,7 +26,9 @@ class Finding(NamedTuple):
     program: str = ""
     target: Annotated[str, "The target; empty where it is not known."] = ""
     repaired: Annotated[bool, "Whether --repair fixed it."] = False
-    paths: Annotated[tuple[str, ...] | None, "As in ``Problem``; not printed."] = None
+    paths: Annotated[
+        tuple[str, ...] | None, "The files whose removal fixes it, as in ``Problem``; not printed."
+    ] = None
 
     @classmethod
     def of(cls, problem: Problem, cache: str, entry: str, program: str = "", target: str = "") -> "Finding":

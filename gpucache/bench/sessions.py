@@ -63,7 +63,7 @@ def peers_caveats(wanted: Iterable[str], target: Target) -> Iterator[str]:
 
 
 def peers_switches(arm: str) -> Iterator[tuple[str, str | None]]:
-    """The variables that disable the peers' caches; None unsets one, as for the arm's own peer."""
+    """The variables that disable peers' caches; None, which unsets one, for the peer of the arm."""
     for name, peer in PEERS.items():
         if peer.switch:
             yield peer.switch, None if arm == name else "1"

@@ -81,7 +81,7 @@ class Cupy(CupyPlaces, BinaryFormat):
         return super().bars(item)
 
     def shows_left(self, start: bytes) -> bool:
-        """True for a SHA-1 and the beginning of its content; numbers or checksums may be a user's."""
+        """Whether a file begins as CuPy's with its SHA-1; a file of numbers or checksums may be a user's."""
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own

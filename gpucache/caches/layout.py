@@ -25,7 +25,7 @@ from gpucache.caches.files import HERE, Files, tree
 from gpucache.folders import Folder
 
 LINK, STRANGER = "link", "stranger"
-"""Roles in an entry's directory: a link, and a name that fits no pattern or is a person's copy."""
+"""Roles of paths in an entry's directory: a link; a name that fits no pattern or is a copy by a person."""
 _NAMES_LOOKED_AT = 1000
 VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 """The version of a Python package as PEP 440 writes it, as the name of a directory."""

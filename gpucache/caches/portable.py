@@ -166,7 +166,7 @@ def portable_name(name: str) -> str:
 
 
 def name_here(name: str) -> str:
-    """The name of a file from its name on its way; raises FormatError if this system has no such names."""
+    """The name of a file on this system, from its portable name; raises FormatError if it cannot have it."""
     found = name.replace("%3A", ":").replace("%25", "%")
     if ":" in found and sys.platform == "win32":
         raise FormatError(f"{name[:80]!r} is not a name of a file on Windows")

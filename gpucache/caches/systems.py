@@ -620,4 +620,4 @@ ROWS = (
 PLACES: Mapping[str, type[Places]] = {
     row.name: row for row in Places.__subclasses__() if row.__dict__.get("name") in SYSTEMS
 }
-"""By name."""
+"""The systems that are facts alone, by name."""

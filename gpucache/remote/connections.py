@@ -271,7 +271,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def basic(header: str, url: SplitResult) -> dict[str, str]:
-    """The header that shows the user and the password of a URL, if it has any."""
+    """The header with the user and password of a URL, if it has any."""
     if url.username is None:
         return {}
     shown = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()

@@ -152,7 +152,7 @@ class Relay:
 
 
 def _field(url: SplitResult) -> bytes:
-    """The field of a head that shows the user and the password of a proxy."""
+    """The header field with the user and password for a proxy."""
     return "".join(f"{name}: {text}\r\n" for name, text in basic("proxy-authorization", url).items()).encode()
 
 

@@ -247,7 +247,9 @@ class Conditions:
             self.add(Condition("A", b"", os.fsencode(folder)))
 
     def _add_names(self, kind: str, folder: str, place: bytes, text: bytes, names: str = "") -> None:
-        """A directory by its names, whose digest must be ``names`` if given; or its absence."""
+        """Add the condition that a directory has the same names, or is missing.
+
+        Raises UncoveredError if the digest of the names is not ``names``."""
         try:
             stamp = _stamp(folder, os.stat(folder))  # which is taken before it is read
             found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before

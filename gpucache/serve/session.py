@@ -233,7 +233,7 @@ class Session(ABC, Generic[A]):
         return self.stores.target is not None and not one.late and not refused
 
     def hold(self, one: Build[A], end_s: float) -> ExitStack:
-        """Lock the keys that a build lacks until it is closed; without locks that cannot be had in time."""
+        """Lock the keys that a build lacks, if possible in time; the result releases them when closed."""
         held, store = ExitStack(), self.stores.target
         keys = [prepared.key for _, prepared, _ in one.missing()]
         if store is not None:

@@ -55,11 +55,11 @@ class PathConstants(IntFlag):
     TYPES = 16
     """With clang, the paths of texts that define its types."""
     PRINTED = 32
-    """None, unless the program itself defines the printing functions."""
+    """A path that is only printed: no constant, unless the program defines the printing functions itself."""
     PRINTS = 64
-    """None by itself: it defines a printing function."""
+    """No path, but a definition of a printing function."""
     ASSERTS = 128
-    """None, like ``PRINTED``: it uses ``assert``, which NVRTC itself defines to print the path."""
+    """No constant, like ``PRINTED``: a use of ``assert``, which NVRTC defines to print the path."""
 
 
 _CALL = PathConstants.HERE | PathConstants.CALLER

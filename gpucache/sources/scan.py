@@ -254,7 +254,7 @@ def scan(data: bytes) -> Scan:
 
 
 def probing_macros(texts: Collection[Scan], *, literal: bool = True) -> frozenset[bytes]:
-    """The macros that use a probe, directly or through others; if ``literal`` also one for a fixed name."""
+    """The macros that use a probe, directly or through others; with ``literal`` also for a fixed name."""
     lines = (line for text in texts if text.probe_macros for line in text.definitions.split(b"\n"))
     probing = (line for line in lines if _PROBE.search(line) and (literal or not _asks(line)))
     return with_users(texts, {head[1] for line in probing if (head := _HEAD.match(line))})

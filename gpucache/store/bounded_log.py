@@ -68,7 +68,7 @@ class BoundedLog:
         return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
 
     def records(self, limit_bytes: int | None = None, beginning: bytes = b"") -> list[Record]:
-        """Every record, oldest first, or only those in the last bytes of the file, or that begin so."""
+        """The records, oldest first: all, those in the last bytes, or those with a beginning."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             lines = self._lines(folder, limit_bytes, beginning)
             return [record for line in lines if (record := _record(line)) is not None]

@@ -310,7 +310,7 @@ class RootFile:
     def _adopt(self, unpacked: str, file: BinaryIO | None) -> None:
         """Go on with a directory into which ``native/run.c`` has unpacked the file.
 
-        What differs from the file has changed since then, here or in the file.
+        Differences to the file are changes since then, of the directory or of the file.
         """
         lock, _, place = unpacked.partition(":")
         root, self._scratch = Path(place) / "root", scratch.scratch.adopt(place, int(lock))
@@ -438,8 +438,8 @@ class RootFile:
     def _current(self, heads: Mapping[Member, EntryHead]) -> list[Member]:
         """Entries that this process used or made, and those to which there is no newer one.
 
-        Next to a newer one of another toolchain an entry stays for 30 days without a use, as two environments
-        may share a file, and so does one whose source is no file: another program may have that name.
+        An older entry is kept for 30 days after its last use if the newer one is of another toolchain, as two
+        environments may share a file, or if its source is not a file, as another program may have its name.
         """
         newest: dict[object, int] = {}
         for head in heads.values():
