@@ -387,13 +387,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_292,
+    "caches": 17_927,
     "engine": 8_804,
     "native": 6_513,
-    "answers": 5_442,
+    "answers": 5_444,
     "cli": 6_337,
     "remote": 4_976,
-    "serve": 4_504,
+    "serve": 4_506,
     "store": 3_467,
     "backends": 3_779,
     "sources": 2_548,
