@@ -6,6 +6,7 @@ Must not open a cache.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -61,8 +62,10 @@ EXPORTERS = {
 
 
 def systems() -> "Iterator[Places]":
-    for name in SYSTEMS:
-        yield load_system(name)
+    yield from map(load_system, SYSTEMS)
+    for point in _of_others():
+        with suppress(Exception):  # the error of one that does not load comes where it is named
+            yield point.load()
 
 
 def load_system(name: str) -> "Places":
@@ -73,7 +76,7 @@ def load_system(name: str) -> "Places":
         return SYSTEM
     if name in SYSTEMS:
         return of_others(name)
-    for point in _of_others(name):
+    for point in _of_others(name=name):
         foreign: Places = point.load()
         return foreign
     raise _unknown(name)
@@ -163,7 +166,7 @@ def _unknown(name: str) -> UsageError:
 
 def is_name(text: str) -> bool:
     """Whether a text is the name of a system, ours or third-party."""
-    return text in NAMES or bool(_of_others(text))
+    return text in NAMES or bool(_of_others(name=text))
 
 
 def _place(text: str, *, must_exist: bool) -> Path:
@@ -183,10 +186,10 @@ def _place(text: str, *, must_exist: bool) -> Path:
     return path
 
 
-def _of_others(name: str) -> "EntryPoints":
+def _of_others(**named: Any) -> "EntryPoints":
     from importlib.metadata import entry_points
 
-    return entry_points(group=GROUP, name=name)
+    return entry_points(group=GROUP, **named)
 
 
 def split(text: str, *, must_exist: bool = True) -> tuple[str | None, Path | None]:

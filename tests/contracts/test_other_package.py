@@ -49,11 +49,14 @@ def test_a_broken_promise_fails(installed: Path) -> None:
 
 
 def test_the_verbs_find_it(installed: Path) -> None:
-    """By its name, as any other system."""
+    """By its name, as any other system, and among all."""
     place = installed / "cache"
     place.mkdir()
     (place / "0123456789abcdef.ptx").touch()
     os.utime(place / "0123456789abcdef.ptx", (1, 1))
     environ = {**os.environ, "PYTHONPATH": str(installed), "TOY_CACHE": str(place)}
+    environ |= {"HOME": str(installed), "GPUCACHE_DIR": str(installed / "own")}
+    shown = run_text([sys.executable, "-m", "gpucache", "inspect"], env=environ)
+    assert re.search(rf"^toy +1 .* {place}$", shown.stdout, re.MULTILINE), shown
     done = run_text([sys.executable, "-m", "gpucache", "verify", "--cache", "toy"], env=environ)
     assert (done.returncode, "truncated" in done.stdout) == (3, True), done.stderr
