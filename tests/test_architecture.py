@@ -387,11 +387,11 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_292,
+    "caches": 17_296,
     "engine": 8_804,
     "native": 6_513,
-    "answers": 5_444,
-    "cli": 6_337,
+    "answers": 5_445,
+    "cli": 6_339,
     "remote": 4_976,
     "serve": 4_506,
     "store": 3_467,

@@ -450,6 +450,7 @@ class Display:
 
     def __init__(self, bar: "Progress | None") -> None:
         self._bar = bar
+        self.is_seen = bar is not None
         self._task = None if bar is None else bar.add_task("", total=None)
 
     def show(self, done: int, total: int | None, running: str) -> None:

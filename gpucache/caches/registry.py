@@ -76,7 +76,7 @@ def load_system(name: str) -> "Places":
         return SYSTEM
     if name in SYSTEMS:
         return of_others(name)
-    for point in _of_others(name=name):
+    for point in _of_others(name):
         foreign: Places = point.load()
         return foreign
     raise _unknown(name)
@@ -166,7 +166,7 @@ def _unknown(name: str) -> UsageError:
 
 def is_name(text: str) -> bool:
     """Whether a text is the name of a system, ours or third-party."""
-    return text in NAMES or bool(_of_others(name=text))
+    return text in NAMES or bool(_of_others(text))
 
 
 def _place(text: str, *, must_exist: bool) -> Path:
@@ -186,10 +186,11 @@ def _place(text: str, *, must_exist: bool) -> Path:
     return path
 
 
-def _of_others(**named: Any) -> "EntryPoints":
+def _of_others(name: str = "") -> "EntryPoints":
     from importlib.metadata import entry_points
 
-    return entry_points(group=GROUP, **named)
+    found = entry_points(group=GROUP)
+    return found.select(name=name) if name else found
 
 
 def split(text: str, *, must_exist: bool = True) -> tuple[str | None, Path | None]:

@@ -139,6 +139,8 @@ def push(
                 for one, entries in opened.select(what, heads=False)
                 if not one.moving.why_not and (sources or not one.moving.sources)
             )
+            chosen = opened.select(what) if bar.is_seen and not follow else ()
+            total = sum(1 for _, entries in chosen for _ in entries) or None  # the bar says the time left
             signing = _signing_key(store, key, file, makes=bool(sendable) and not dry_run)
             how = partial(
                 send,
@@ -147,7 +149,7 @@ def push(
                 trusted=trusted,
                 sources=sources,
                 dry_run=dry_run,
-                progress=bar.show,
+                progress=lambda done, _, name: bar.show(done, total, name),
             )
             if follow:
                 found = open_everywhere() if ALL in cache else opened.caches
