@@ -1,8 +1,8 @@
 """A store in an OCI registry: objects packed into the layers of a few artifacts.
 
 The URL is ``oci://HOST[:PORT]/REPOSITORY[:TAG]``, for HTTPS, or HTTP on a loopback address; ``oci+http://``
-is HTTP anywhere. Each ``create`` pushes its objects as *packs*: images whose layers are tar files of up to
-32 MiB, and whose config says where in them each object is. A pack has its own tag,
+is HTTP anywhere. Each ``create`` pushes its objects as *packs*: artifacts whose layers are tar files of up
+to 32 MiB, and whose config says where in them each object is. A pack has its own tag,
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
 of packs at its first read, and again when it lists or creates.
 
@@ -22,10 +22,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
-from itertools import groupby
 from tarfile import PAX_FORMAT, TarInfo
 from threading import Lock
 from typing import Annotated, Final, Literal, NamedTuple, TypeVar
@@ -48,7 +46,7 @@ from gpucache.remote.objects import (
     require_object_name,
     require_removable,
 )
-from gpucache.remote.registry_client import RegistryClient
+from gpucache.remote.registry_client import MOST_JSON_BYTES, RegistryClient
 from gpucache.units import printable
 
 LAYER_BYTES = 32 << 20
@@ -58,8 +56,6 @@ _PACK_OBJECTS = 10_000
 _AT_ONCE = 4
 _GAP_BYTES = 256 << 10
 """Objects that are not further apart are requested together."""
-_MOST_JSON_BYTES = 4 << 20
-"""The largest manifest and config; other tools read no larger ones either."""
 _MOST_PACKS = 10_000
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -141,20 +137,16 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
         return self.offset + self.size + self.gap
 
 
-class _Index(msgspec.Struct, frozen=True):
-    """The part of a pack's config that is for gpucache."""
-
-    written_ns: _Count
-    objects: tuple[_Place, ...]
-
-
 class _Config(msgspec.Struct, frozen=True):
     """The config of a pack."""
 
-    gpucache: _Index
+    written_ns: _Count
+    objects: tuple[_Place, ...]
+    about: dict[str, int] = {}
+    """The number of objects by system, target and compiler."""
 
 
-_EMPTY = _Index(0, ())
+_EMPTY = _Config(0, ())
 
 
 class _TagList(msgspec.Struct, frozen=True):
@@ -171,19 +163,11 @@ class _Pack(NamedTuple):
     tag: str
     blob: _Blob
     layers: tuple[_Blob, ...]
-    config: _Index
-    annotations: Mapping[str, str]
+    config: _Config
 
     @property
     def layers_size(self) -> int:
         return sum(one.size for one in self.layers)
-
-    @property
-    def about(self) -> Counter[str]:
-        """The objects by system, target and compiler."""
-        with suppress(msgspec.MsgspecError):
-            return Counter(msgspec.json.decode(self.annotations.get(_CONTENTS, "{}"), type=dict[str, int]))
-        return Counter()
 
     @property
     def age(self) -> tuple[int, str]:
@@ -227,7 +211,7 @@ class _Pushed(NamedTuple):
 
     blob: _Blob
     places: list[_Place]
-    about: Counter[str]
+    about: Mapping[str, int]
 
 
 class _Span(NamedTuple):
@@ -318,7 +302,7 @@ class RegistryObjects:
                 numbers = sorted({place.layer for place in kept})
                 places = tuple(msgspec.structs.replace(one, layer=numbers.index(one.layer)) for one in kept)
                 layers = tuple(pack.layers[number] for number in numbers)
-                self._push_pack(layers, _Index(pack.config.written_ns, places), about=pack.about)
+                self._push_pack(layers, msgspec.structs.replace(pack.config, objects=places))
             self._drop(pack)
 
     def finish(self) -> None:
@@ -336,15 +320,16 @@ class RegistryObjects:
         """Write the index; whether the registry has all of its packs, which it may require."""
         packs = sorted((pack for pack in packs if pack.layers), key=lambda one: one.age)
         layers = tuple({blob.digest: blob for pack in packs for blob in pack.layers}.values())
-        about = sum((one.about for one in packs), Counter[str]())
-        parts = [
-            (
-                self._put_image(layers, about, f"{self._tag}-{architecture}", architecture=architecture),
-                {"architecture": architecture, "os": "linux"},
-            )
-            for architecture in _ARCHITECTURES
-        ] + [(pack, _NO_PLATFORM) for pack in packs]
-        blobs = tuple(msgspec.structs.replace(one.blob, platform=platform) for one, platform in parts)
+        about = _sum(pack.config.about for pack in packs)
+        parts = [(pack.blob, _NO_PLATFORM) for pack in packs]
+        for number, architecture in enumerate(_ARCHITECTURES):
+            platform = {"architecture": architecture, "os": "linux"}
+            diffs = [one.digest for one in layers]
+            config = {**platform, "config": {}, "rootfs": {"type": "layers", "diff_ids": diffs}}
+            blob = self._push_blob(msgspec.json.encode(config), _CONFIG_TYPE)
+            image = self._put_image(blob, layers, about, f"{self._tag}-{architecture}")
+            parts.insert(number, (image, platform))
+        blobs = tuple(msgspec.structs.replace(blob, platform=platform) for blob, platform in parts)
         top = _Top(2, _INDEX_TYPE, _ARTIFACT_TYPE, blobs, annotations=_notes(about))
         missing = () if last else (400, 404)
         return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
@@ -363,9 +348,8 @@ class RegistryObjects:
                 left -= len(pack.layers)
         if len(small) < 2:
             return False
-        layer, about = _Layer(), Counter[str]()
+        layer = _Layer()
         for pack in small:
-            about += pack.about
             for number, blob in enumerate(pack.layers):
                 data = self._read_blob(blob)
                 if data is None or not data.endswith(_END):
@@ -378,8 +362,9 @@ class RegistryObjects:
                 layer.parts.append(data.removesuffix(_END))
                 layer.size += len(layer.parts[-1])
         pushed = self._push_layer(layer)
-        index = _Index(max(pack.config.written_ns for pack in small), tuple(layer.places))
-        self._push_pack((pushed.blob,), index, about=about)
+        written_ns = max(pack.config.written_ns for pack in small)
+        about = _sum(pack.config.about for pack in small)
+        self._push_pack((pushed.blob,), _Config(written_ns, tuple(layer.places), about))
         for pack in small:
             self._drop(pack)
         return True
@@ -445,7 +430,7 @@ class RegistryObjects:
         digests = [one.digest for one in top.manifests if one.platform == _NO_PLATFORM]
         if self._digest and not top.manifests:
             digests = [self._digest]
-        found = {f"{self._tag}-{digest[7:19]}": digest for digest in digests}
+        found = {self._tag_of(digest): digest for digest in digests}
         if not (found or tags) and (top.layers or top.artifact_type != _ARTIFACT_TYPE):
             raise RemoteError(
                 f"{self.url} is an image that lacks the packs of a store; copy a store with 'skopeo copy "
@@ -468,7 +453,7 @@ class RegistryObjects:
         for number in range(_MOST_PAGES):
             if time.monotonic() - began > self._client.request_s + number / 10:
                 raise RemoteError(f"{self.url} lists its tags too slowly; check its address and the network")
-            answer = self._client.ask("GET", page, (200, 404), _MOST_JSON_BYTES)
+            answer = self._client.ask("GET", page, (200, 404))
             if answer.status == 404:
                 return found
             told = self._parsed(answer.data, _TAG_LISTS)
@@ -494,21 +479,21 @@ class RegistryObjects:
         manifest = self._parsed(answer.data, _MANIFESTS, tag)
         blob = _blob_of(answer.data, _MANIFEST_TYPE)
         if not manifest.layers:
-            return _Pack(tag, blob, (), _EMPTY, manifest.annotations)
-        if digest not in ("", blob.digest) or not tag.endswith(blob.digest[7:19]):
+            return _Pack(tag, blob, (), _EMPTY)
+        if digest not in ("", blob.digest) or tag != self._tag_of(blob.digest):
             raise self._damaged(tag, "it is not the artifact that its tag names")
-        if manifest.config.media_type != _PACK_TYPE or manifest.config.size > _MOST_JSON_BYTES:
+        if manifest.config.media_type != _PACK_TYPE or manifest.config.size > MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
         config = self._read_blob(manifest.config)
         if config is None:
             return None
-        index = self._parsed(config, _CONFIGS, tag).gpucache
-        for place in index.objects:
+        parsed = self._parsed(config, _CONFIGS, tag)
+        for place in parsed.objects:
             require_object_name(place.name)
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
             if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, blob, manifest.layers, index, manifest.annotations)
+        return _Pack(tag, blob, manifest.layers, parsed)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -578,37 +563,30 @@ class RegistryObjects:
             for one in layer.places
         )
         if layers:
-            about = sum((one.about for one in layers), Counter[str]())
-            index = _Index(max(self._client.now_ns, after_ns), places)
-            self._push_pack(tuple(layer.blob for layer in layers), index, about=about)
+            config = _Config(max(self._client.now_ns, after_ns), places, _sum(one.about for one in layers))
+            self._push_pack(tuple(layer.blob for layer in layers), config)
         return [(one.name, True) for one in places]
 
-    def _push_pack(
-        self, layers: tuple[_Blob, ...], index: _Index, tag: str = "", about: Mapping[str, int] = {}
-    ) -> None:
-        made = self._put_image(layers, about, tag, index)
+    def _push_pack(self, layers: tuple[_Blob, ...], config: _Config, tag: str = "") -> None:
+        blob = self._push_blob(msgspec.json.encode(config), _PACK_TYPE)
+        image = self._put_image(blob, layers, config.about, tag)
+        made = _Pack(tag or self._tag_of(image.digest), image, layers, config)
         with self._lock:
             self._packs = {**(self._packs or {}), made.tag: made}
             self._index_packs()
 
     def _put_image(
-        self,
-        layers: tuple[_Blob, ...],
-        about: Mapping[str, int],
-        tag: str,
-        index: _Index | None = None,
-        architecture: str = _ARCHITECTURES[0],
-    ) -> _Pack:
-        """Write an image at a tag, or at one of its digest."""
-        config = self._push_blob(
-            _config_of(layers, architecture, index), _PACK_TYPE if index else _CONFIG_TYPE
-        )
-        notes = _notes(about)
-        data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, layers, annotations=notes))
+        self, config: _Blob, layers: tuple[_Blob, ...], about: Mapping[str, int], tag: str
+    ) -> _Blob:
+        """Write a manifest at a tag, or at one of its digest."""
+        made = _Manifest(2, _MANIFEST_TYPE, config, layers, annotations=_notes(about))
+        data = msgspec.json.encode(made)
         blob = _blob_of(data, _MANIFEST_TYPE)
-        tag = tag or f"{self._tag}-{blob.digest[7:19]}"
-        self._put_manifest(tag, data, _MANIFEST_TYPE)
-        return _Pack(tag, blob, layers, index or _EMPTY, notes)
+        self._put_manifest(tag or self._tag_of(blob.digest), data, _MANIFEST_TYPE)
+        return blob
+
+    def _tag_of(self, digest: str) -> str:
+        return f"{self._tag}-{digest[7:19]}"
 
     def _put_manifest(self, tag: str, data: bytes, media_type: str, refused: Collection[int] = ()) -> bool:
         """Write a manifest or an index; whether the status is none of those that may be refused."""
@@ -667,39 +645,30 @@ def _notes(about: Mapping[str, int]) -> dict[str, str]:
     return {_CONTENTS: msgspec.json.encode(about, order="sorted").decode()} if about else {}
 
 
-def _config_of(layers: Sequence[_Blob], architecture: str, index: _Index | None) -> bytes:
-    """The config of an image of some layers, none of which is compressed."""
-    config = {
-        "architecture": architecture,
-        "os": "linux",
-        "config": {},
-        "rootfs": {"type": "layers", "diff_ids": [one.digest for one in layers]},
-        **({"gpucache": index} if index else {}),
-    }
-    return msgspec.json.encode(config)
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return sum(map(Counter, counts), Counter[str]())
 
 
 def _cut(data: bytes, place: _Place, at: int) -> bytes:
     """The bytes of an object from those at which its first part begins."""
-    if not place.gap:
-        return data[at : at + place.size]
     return data[at : at + place.head] + data[at + place.head + place.gap : at + place.size + place.gap]
 
 
 def _spans(wanted: Iterable[tuple[_Blob, _Place]]) -> Iterator[_Span]:
     """The objects of each layer in spans of at most ``LAYER_BYTES``, unless one object alone is larger."""
-    ordered = sorted(wanted, key=lambda one: (one[0].digest, one[1].offset))
-    for _, group in groupby(ordered, key=lambda one: one[0].digest):
-        span: _Span | None = None
-        for layer, place in group:
-            end = place.end
-            near = span and place.offset <= span.end + _GAP_BYTES and end - span.start <= LAYER_BYTES
-            if span and near:
-                span.places.append(place)
-                span = span._replace(end=max(span.end, end))
-            else:
-                if span:
-                    yield span
-                span = _Span(layer, place.offset, end, [place])
+    span: _Span | None = None
+    for layer, place in sorted(wanted, key=lambda one: (one[0].digest, one[1].offset)):
+        if (
+            span
+            and layer.digest == span.layer.digest
+            and place.offset <= span.end + _GAP_BYTES
+            and place.end - span.start <= LAYER_BYTES
+        ):
+            span.places.append(place)
+            span = span._replace(end=max(span.end, place.end))
+            continue
         if span:
             yield span
+        span = _Span(layer, place.offset, place.end, [place])
+    if span:
+        yield span

@@ -102,7 +102,7 @@ def test_skopeo_inspects_a_pack_and_copies_it_to_another_repository(url: str, tm
     source, target = (f"{_docker(url)}/{name}:{tag}" for name in ("from", "to"))
     assert sha256(_skopeo("inspect", "--raw", "--tls-verify=false", source).encode()).hexdigest()[:12] in tag
     config = json.loads(_skopeo("inspect", "--config", "--raw", "--tls-verify=false", source))
-    assert set(config["gpucache"]) == {"written_ns", "objects"}
+    assert set(config) == {"written_ns", "objects", "about"}
     _skopeo("copy", "--src-tls-verify=false", source, f"dir:{tmp_path}/copy")
     _skopeo("copy", "--dest-tls-verify=false", f"dir:{tmp_path}/copy", target)
     assert _contents(there) == objects
@@ -514,7 +514,7 @@ def _honest(
     config_size: int | None = None,
 ) -> dict[str, Reply]:
     """The replies of a registry with one pack, as we write it by default."""
-    layer, config = b"oneB!", json.dumps({"gpucache": {"written_ns": 5, "objects": objects}}).encode()
+    layer, config = b"oneB!", json.dumps({"written_ns": 5, "objects": objects}).encode()
     manifest = json.dumps(
         {
             "schemaVersion": 2,
