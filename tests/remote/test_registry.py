@@ -587,6 +587,30 @@ def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPat
         _refuse(url)
 
 
+def _index(digest: str) -> bytes:
+    pack = {"mediaType": _MANIFEST, "digest": digest, "size": 1, "platform": dict(store._NO_PLATFORM)}
+    return json.dumps({"schemaVersion": 2, "manifests": [pack]}).encode()
+
+
+@pytest.mark.parametrize("reply", [b"<html>", b"[" * 100_000, _Endless, _index(f"sha256:{'0' * 64}")])
+def test_an_index_that_lies_is_refused(reply: Reply) -> None:
+    """The last one has a digest at which the registry has a pack with another."""
+    answers = {"tags/list": b'{"tags": []}', "manifests/gpucache": reply}
+    pack = {f"manifests/sha256:{'0' * 64}": list(_honest().values())[_TAG]}
+    with _fake(_told({**_honest(), **answers, **pack})) as url:
+        _refuse(url)
+
+
+def test_an_index_made_by_hand_is_read() -> None:
+    """With packs that have no tags."""
+    tags, tag, *_ = _honest()
+    digest = _digest(list(_honest().values())[_TAG])
+    answers = {tags: b'{"tags": []}', "manifests/gpucache": _index(digest)}
+    with _fake(_told({**_honest(), **answers, f"manifests/{digest}": _honest()[tag]})) as url:
+        assert _contents(url) == {"a": b"one", "b": b"B!"}
+        assert _contents(f"{url}@{digest}") == {"a": b"one", "b": b"B!"}
+
+
 @pytest.mark.parametrize(
     "answers",
     [
