@@ -603,10 +603,11 @@ def test_an_index_that_lies_is_refused(reply: Reply) -> None:
 
 def test_an_index_made_by_hand_is_read() -> None:
     """With packs that have no tags."""
-    tags, tag, *_ = _honest()
-    digest = _digest(list(_honest().values())[_TAG])
-    answers = {tags: b'{"tags": []}', "manifests/gpucache": _index(digest)}
-    with _fake(_told({**_honest(), **answers, f"manifests/{digest}": _honest()[tag]})) as url:
+    pack = list(_honest().values())[_TAG]
+    assert isinstance(pack, bytes)
+    digest = _digest(pack)
+    answers = {"tags/list": b'{"tags": []}', "manifests/gpucache": _index(digest)}
+    with _fake(_told({**_honest(), **answers, f"manifests/{digest}": pack})) as url:
         assert _contents(url) == {"a": b"one", "b": b"B!"}
         assert _contents(f"{url}@{digest}") == {"a": b"one", "b": b"B!"}
 
