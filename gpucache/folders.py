@@ -82,6 +82,11 @@ class Folder:
             self._path = outer.path / name
         return self._path
 
+    @property
+    def fd(self) -> int | None:
+        """Its descriptor, for as long as it is open; None where directories have none."""
+        return self._fd
+
     @classmethod
     def at(cls, path: Path, *, follow: bool = True) -> "Folder":
         """The directory at a path; its last part may be a link with ``follow``, and always on Windows."""

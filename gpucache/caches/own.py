@@ -42,7 +42,7 @@ from gpucache.model import (
 )
 from gpucache.settings import find_root
 from gpucache.store.directory import DirectoryStore
-from gpucache.store.format import false_claims
+from gpucache.store.format import Claim, false_claims
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
 from gpucache.store.layout import ENTRIES, ENTRY_SUFFIX
 from gpucache.store.trust import RootRefused, root_state
@@ -133,13 +133,13 @@ class OwnCache(OwnRoot):
             return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
         if isinstance(answer, Damaged):
             return Checked(entry.key, (Finding.about(entry, Problem(answer.damage, answer.detail)),))
-        return _judged(entry, answer)
+        return _judged(entry, false_claims(answer))
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
         uses_show = _uses_show(self.store)
-        for scanned, whole in self.store.scan_whole(share):
+        for scanned, claims in self.store.scan_whole(share):
             entry = _entry(scanned, uses_show)
-            yield entry, self.check(entry) if whole is None else _judged(entry, whole)
+            yield entry, self.check(entry) if claims is None else _judged(entry, claims)
 
     def leftovers(self) -> Iterator[Checked]:
         for leftover in self.store.leftovers(time.time_ns()):
@@ -289,9 +289,8 @@ def _marked(checked: Checked) -> Checked:
     )
 
 
-def _judged(entry: CacheEntry, whole: Entry) -> Checked:
-    problems = tuple(Finding.about(entry, Problem(*claim)) for claim in false_claims(whole))
-    return Checked(entry.key, problems)
+def _judged(entry: CacheEntry, claims: Iterable[Claim]) -> Checked:
+    return Checked(entry.key, tuple(Finding.about(entry, Problem(*claim)) for claim in claims))
 
 
 def _uses_show(store: DirectoryStore) -> bool:

@@ -48,7 +48,7 @@ SHIMS = (
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
-    "library": Library(("library.c", "journal.c", *ASKING)),
+    "library": Library(("library.c", "journal.c", "scan.c", *ASKING)),
     STARTER: Library(("run.c", "journal.c", "root_file.c")),
     **{
         f"{name}_{major}": Library(

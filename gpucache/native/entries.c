@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEADER 112
 #define CHECKED 80 /* of the header's bytes, by the first sum */
 #define HEAD_CAP (1u << 20)
 #define DETAIL_CAP (64u << 20)
@@ -102,20 +101,35 @@ int open_below(int root, const char *path, struct stat *status) {
     return -1;
 }
 
+int entry_lengths(const unsigned char *header, uint64_t size, struct lengths *is) {
+    uint64_t lengths = number_at(header + 8), total = number_at(header + 32);
+    *is = (struct lengths){lengths >> 32, number_at(header + 16), number_at(header + 24), 0};
+    if (memcmp(header, "GPUCACHE", 8) || (lengths & 0xffffffff) != 1 || number_at(header + 40)) return 0;
+    if (is->head > HEAD_CAP || is->detail > DETAIL_CAP || total > TOTAL_CAP || total != size) return 0;
+    is->at = (ENTRY_HEADER + is->head + is->detail + 63) / 64 * 64;
+    return is->at <= total && total - is->at == is->payload;
+}
+
+int entry_sum(unsigned char *front, const struct lengths *is, unsigned char sum[16]) {
+    for (uint64_t i = ENTRY_HEADER + is->head + is->detail; i < is->at; i++)
+        if (front[i]) return 0;
+    /* The bytes of the sum are contiguous: the header's part, then head and detail. */
+    memmove(front + ENTRY_HEADER - CHECKED, front, CHECKED);
+    xxh3(front + ENTRY_HEADER - CHECKED, CHECKED + is->head + is->detail, sum);
+    return 1;
+}
+
 /* Header, head and detail of an open file: 1 if they are sound and match the reference, -1 if another entry is under
    its key, else 0. */
 static int is_described(struct entry *entry, const struct reference *reference, uint64_t size) {
     unsigned char *header, sum[16];
+    struct lengths is;
     entry->read = size < FRONT ? size : FRONT;
-    if (size < HEADER || !(header = entry->front = malloc(FRONT)) || !read_at(entry->fd, header, entry->read, 0))
+    if (size < ENTRY_HEADER || !(header = entry->front = malloc(FRONT)) || !read_at(entry->fd, header, entry->read, 0))
         return 0;
-    uint64_t lengths = number_at(header + 8), head = lengths >> 32, detail = number_at(header + 16);
-    uint64_t total = number_at(header + 32);
-    entry->size = number_at(header + 24);
-    if (memcmp(header, "GPUCACHE", 8) || (lengths & 0xffffffff) != 1 || number_at(header + 40)) return 0;
-    if (head > HEAD_CAP || detail > DETAIL_CAP || total > TOTAL_CAP || total != size) return 0;
-    entry->at = (HEADER + head + detail + 63) / 64 * 64;
-    if (entry->at > total || total - entry->at != entry->size || entry->size > WIRE_MAX_BYTES) return 0;
+    if (!entry_lengths(header, size, &is) || is.payload > WIRE_MAX_BYTES) return 0;
+    entry->size = is.payload;
+    entry->at = is.at;
     if (memcmp(header + 48, reference->key, 32)) return 0;
     if (memcmp(header + 80, reference->sum, 16)) return -1;
     memcpy(entry->sum, header + 96, 16);
@@ -126,13 +140,7 @@ static int is_described(struct entry *entry, const struct reference *reference, 
         if (!read_at(entry->fd, more + entry->read, entry->at - entry->read, entry->read)) return 0;
         entry->read = entry->at;
     }
-    /* The bytes of the sum are contiguous: the header's part, then head and detail. */
-    unsigned char *covered = entry->front + HEADER - CHECKED;
-    memmove(covered, entry->front, CHECKED);
-    for (uint64_t i = HEADER + head + detail; i < entry->at; i++)
-        if (entry->front[i]) return 0;
-    xxh3(covered, CHECKED + head + detail, sum);
-    return !memcmp(sum, reference->sum, 16);
+    return entry_sum(entry->front, &is, sum) && !memcmp(sum, reference->sum, 16);
 }
 
 void entry_close(struct entry *entry) {

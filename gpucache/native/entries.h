@@ -21,6 +21,13 @@ struct entry {
     int is_used; /* whether its last use is to be set */
 };
 
+#define ENTRY_HEADER 112
+
+/* The bytes of an entry's parts, and where its payload begins. */
+struct lengths {
+    uint64_t head, detail, payload, at;
+};
+
 /* Roots in their order, separated by ':', and one of them that is open already. */
 struct roots {
     const char *all, *open;
@@ -40,6 +47,12 @@ int open_root(const char **roots);
 
 /* A trusted file below a root by its path, in which nothing is a link; -1 otherwise. */
 int open_below(int root, const char *path, struct stat *status);
+
+/* The lengths in the header of an entry in a file of a size: 1 if they agree. */
+int entry_lengths(const unsigned char *header, uint64_t size, struct lengths *is);
+
+/* The sum of a description, over whose header it is made, if only zeros follow it. */
+int entry_sum(unsigned char *front, const struct lengths *is, unsigned char sum[16]);
 
 /* Open the entry of a reference: 1, or 0 if it does not exist or has changed. */
 int entry_open(const struct roots *roots, const struct reference *reference, struct entry *entry);

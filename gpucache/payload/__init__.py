@@ -10,6 +10,7 @@ payload with the payload.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 
 TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
@@ -47,6 +48,14 @@ def __getattr__(name: str) -> object:
     return found
 
 
+@cache
+def _function(reader: str) -> "Callable[[Reading], None]":
+    module, function = reader.split(".")
+    read: Callable[[Reading], None] = getattr(import_module(f"gpucache.payload.{module}"), function)
+    return read
+
+
+_MAGIC = tuple(magic for magic, _ in _READERS)
 _INSIDE = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07")
 """The magic numbers of payloads inside others that are read."""
 
@@ -62,12 +71,10 @@ def describe(data: bytes, *, inside: int = 0) -> "PayloadInfo":
     from gpucache.payload.reading import BrokenError, PayloadKind, Reading
 
     reading = Reading(data)
-    module, function = next(
-        (reader for magic, reader in _READERS if data.startswith(magic)), "ptx.read_ptx"
-    ).split(".")
-    read: Callable[[Reading], None] = getattr(import_module(f"gpucache.payload.{module}"), function)
+    known = data.startswith(_MAGIC)
+    reader = next(reader for magic, reader in _READERS if data.startswith(magic)) if known else "ptx.read_ptx"
     try:
-        read(reading)
+        _function(reader)(reading)
         if reading.kind is PayloadKind.UNKNOWN:
             if not data:
                 raise BrokenError("the payload is empty")

@@ -1,11 +1,12 @@
 """Whether a payload agrees with its entry, from the description of the payload alone."""
 
 import re
+from collections.abc import Mapping
 
 from gpucache.model import ArtifactKind
 from gpucache.payload.reading import PayloadInfo, PayloadKind
 
-_KINDS = {
+_KINDS: Mapping[str, PayloadKind] = {
     ArtifactKind.CUBIN: PayloadKind.CUBIN,
     ArtifactKind.PTX: PayloadKind.PTX,
     ArtifactKind.LTOIR: PayloadKind.LTOIR,
@@ -47,7 +48,7 @@ def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
         return _wrong_backend(artifact_kind, backend, "opencl") or _opencl_misfit(info, name)
     if backend not in ("cuda", "hip", "opencl", ""):
         return None
-    expected = next((kind for artifact, kind in _KINDS.items() if artifact == artifact_kind), None)
+    expected = _KINDS.get(artifact_kind)
     if expected is None:
         return f"{artifact_kind!r} is not a kind of artifact"
     if info.kind is not expected:

@@ -23,6 +23,8 @@ _PIECE = re.compile(
     rb'|(?<=")(?:[^"\\\n]|\\.)*+(?P<quote>"?)'
     rb"|(?P<open>(?<=[{(])[{(]*+)|(?P<close>(?<=[)}])[)}]*+))"
 )
+_NO_BRACKET = bytes(set(range(256)).difference(b"{}()"))
+_COMMENT = re.compile(rb"//[^\n]*")
 _ENTRY = re.compile(rb"\.entry\s+([\w$%]{1,4096})")
 _LAST_LINE = re.compile(
     rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
@@ -58,9 +60,11 @@ def read_ptx(reading: Reading) -> None:
 
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     """The names of entries; raises BrokenError after the last of them if the text is incomplete."""
-    if data.find(b'"', start, end) < 0 and data.find(b"/*", start, end) < 0:  # nothing else hides a bracket
-        text = re.sub(rb"//[^\n]*", b"", data[start:end])
+    # Nothing else hides a bracket. One byte is found many times as fast as two.
+    if data.find(b'"', start, end) < 0 and data.find(b"*", start, end) < 0:
+        text = _COMMENT.sub(b"", data[start:end])
         yield from (printable(entry[1]) for entry in _ENTRY.finditer(text))
+        text = text.translate(None, _NO_BRACKET)
         if text.count(b"{") + text.count(b"(") != text.count(b"}") + text.count(b")"):
             raise BrokenError("the text ends inside a block")
         _require_last_line(data[max(start, end - _TAIL) : end])

@@ -49,7 +49,7 @@ from gpucache.store.interface import (
 from gpucache.store.missed import Missed
 from gpucache.store.reading import EntryReader, unreadable
 from gpucache.store.root_folder import UNUSABLE, RootFolder
-from gpucache.store.scan import Swept, identity_of
+from gpucache.store.scan import Judged, Swept, identity_of
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
@@ -227,8 +227,10 @@ class DirectoryStore(EntryReader):
         A directory of entries that cannot be listed is skipped, see ``unread``. Without ``heads``, and in a
         root that is marked as ours, a file with the name of an entry is not read.
         """
-        read = scan.by_head if heads or not self.is_marked() else scan.by_name
-        return scan.scan(self._root, read, self._unread.setdefault)
+        unread = self._unread.setdefault
+        if heads or not self.is_marked():
+            return scan.scan(self._root, scan.by_head, unread, many=scan.Many().by_head)
+        return scan.scan(self._root, scan.by_name, unread)
 
     def sample(self, most: int) -> list[ScannedEntry]:
         """So many entries, or all if there are no more, as of up to a second ago; none if unreadable."""
@@ -240,9 +242,11 @@ class DirectoryStore(EntryReader):
             self._sampled = time.monotonic(), found
         return found
 
-    def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
-        """Like ``scan``, with each entry read whole and verified as by ``check``; None if it is not sound."""
-        return scan.scan(self._root, scan.by_content, self._unread.setdefault, share)
+    def scan_whole(self, share: Share = ALL) -> Iterator[Judged]:
+        """Like ``scan``, with each entry read whole and verified as by ``check``, and its false claims; None
+        in their place if it is not sound."""
+        many = scan.Many(whole=True).by_content
+        return scan.scan(self._root, scan.by_content, self._unread.setdefault, share, many)
 
     def unread(self) -> list[str]:
         """Why directories of entries could not be listed: one sentence for each in the scans so far."""

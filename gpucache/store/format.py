@@ -51,6 +51,8 @@ _FRONT_BYTES = 16 << 10
 """How much a hit reads first: header, head and detail of nearly every entry, and all of a small one."""
 _CHECKED_BYTES = 80
 _ALIGNMENT = 64
+Claim = tuple[FindingKind, str]
+"""What a false claim is, and a sentence about it."""
 _T = TypeVar("_T")
 
 
@@ -182,20 +184,26 @@ def parse_true(data: bytes, key: CacheKey) -> Entry:
     return whole
 
 
-def false_claims(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
+def false_claims(whole: Entry) -> Iterator[Claim]:
     """The false claims of an entry with matching checksums: about its payload, or by its key."""
     from gpucache.keys import cache_key  # which nothing but checking needs
-    from gpucache.payload import describe, fits
 
-    info = describe(whole.payload)
-    opaque = whole.head.language == ""  # an entry of ProgramCache, which has no target
-    misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
+    yield from false_labels(whole.head, whole.payload)
+    if cache_key(whole.detail.key_fields) != whole.key:
+        yield FindingKind.CORRUPT, "its key is not that of its key fields"
+
+
+def false_labels(head: EntryHead, payload: bytes) -> Iterator[Claim]:
+    """The false claims of a head about its payload."""
+    from gpucache.payload import describe, fits  # which nothing but checking needs
+
+    info = describe(payload)
+    opaque = head.language == ""  # an entry of ProgramCache, which has no target
+    misfit = None if opaque else fits(info, head.artifact_kind, head.target)
     if misfit is not None:
         yield FindingKind.MISLABELLED, misfit
     if info.problem is not None:
         yield FindingKind.MISLABELLED, info.problem
-    if cache_key(whole.detail.key_fields) != whole.key:
-        yield FindingKind.CORRUPT, "its key is not that of its key fields"
 
 
 def _whole(key: CacheKey, description: Description, payload: bytes) -> Entry:

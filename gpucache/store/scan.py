@@ -9,21 +9,33 @@ Also owns the files next to the entries: leftovers, their total size, and which 
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
-from gpucache.model import CacheKey, Entry, EntryHead, FindingKind, Problem
+from gpucache.model import CacheKey, EntryHead, FindingKind, Problem
 from gpucache.store import layout, lock
-from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head, read_whole
+from gpucache.store.description import decode_head
+from gpucache.store.format import (
+    MAGIC,
+    Claim,
+    EntryFormatError,
+    false_claims,
+    false_labels,
+    misplaced,
+    read_head,
+    read_whole,
+)
 from gpucache.store.history import History
 from gpucache.store.interface import ALL, FileIdentity, Leftover, ScannedEntry, Share
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.tag import TAG_NAME, TAG_TEXT
+from gpucache.store.together import Seen, Together
 from gpucache.store.trust import UntrustedFileError, open_trusted
 from gpucache.units import format_list
 
@@ -48,15 +60,19 @@ def scan(
     read: Callable[[Folder, str], T | None],
     unread: Unread = _ignored,
     share: Share = ALL,
+    many: "Callable[[Folder, Sequence[str]], Iterator[T | None] | None] | None" = None,
 ) -> Iterator[T]:
-    """The results of ``read`` for every entry of a share, sound or not, except None.
+    """The results of ``read`` for every entry of a share, sound or not, except None; those of ``many`` for a
+    whole directory, unless it returns None itself.
 
     Raises CacheUnusableError if the root or ``entries/`` cannot be read. A directory of entries that cannot
     be listed is passed to ``unread`` and skipped.
     """
-    for folder, name, stray in walk(root, unread, share):
-        if not stray and (found := read(folder, name)) is not None:
-            yield found
+    for folder, names, _ in _folders(root, unread, share):
+        found = many(folder, names) if many is not None else None
+        for one in map(partial(read, folder), names) if found is None else found:
+            if one is not None:
+                yield one
 
 
 def by_head(folder: Folder, name: str) -> ScannedEntry | None:
@@ -83,15 +99,54 @@ def by_name(folder: Folder, name: str) -> ScannedEntry | None:
     return None
 
 
-def by_content(folder: Folder, name: str) -> tuple[ScannedEntry, Entry | None] | None:
-    """Like ``by_head``, with the whole entry, read once; None in its place if it is not sound."""
+Judged = tuple[ScannedEntry, tuple[Claim, ...] | None]
+"""An entry with its false claims; None in their place if it is not sound."""
+
+
+def by_content(folder: Folder, name: str) -> Judged | None:
+    """Like ``by_head``, but the whole entry is read, once, and checked."""
     try:
         with open_trusted(folder, name) as (fd, status):
             whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
-            return _seen(folder, name, status, whole.head), whole
+            return _seen(folder, name, status, whole.head), tuple(false_claims(whole))
     except (OSError, MemoryError, EntryFormatError):
         scanned = by_head(folder, name)
         return scanned and (scanned, None)
+
+
+class Many:
+    """``by_head`` and ``by_content`` for the entries of one directory after the other."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._together = Together(whole=whole)
+
+    def by_head(self, folder: Folder, names: Sequence[str]) -> Iterator[ScannedEntry | None] | None:
+        found = self._together.read(folder, names)
+        return None if found is None else (_known(folder, one) or by_head(folder, one[0]) for one in found)
+
+    def by_content(self, folder: Folder, names: Sequence[str]) -> Iterator[Judged | None] | None:
+        found = self._together.read(folder, names)
+        return (
+            None if found is None else (_judged(folder, one) or by_content(folder, one[0]) for one in found)
+        )
+
+
+def _known(folder: Folder, seen: Seen) -> ScannedEntry | None:
+    name, identity, allocated_bytes, head, *_ = seen
+    if not head:
+        return None
+    try:
+        known = decode_head(head)
+    except (ValueError, RecursionError):
+        return None
+    return ScannedEntry(folder.path, name, FileIdentity(*identity), allocated_bytes, known)
+
+
+def _judged(folder: Folder, seen: Seen) -> Judged | None:
+    scanned = _known(folder, seen)
+    if scanned is None or scanned.head is None or scanned.head.payload_sha256 != seen[-1].hex():
+        return None
+    return scanned, tuple(false_labels(scanned.head, seen[-2]))
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
@@ -105,6 +160,13 @@ def walk(
     root: RootFolder, unread: Unread = _ignored, share: Share = ALL
 ) -> Iterator[tuple[Folder, str, bool]]:
     """Every name below ``entries/`` with its open directory, and whether it is a stray."""
+    for folder, names, strays in _folders(root, unread, share):
+        yield from ((folder, name, False) for name in names)
+        yield from ((folder, name, True) for name in strays)
+
+
+def _folders(root: RootFolder, unread: Unread, share: Share) -> Iterator[tuple[Folder, list[str], list[str]]]:
+    """Every directory below ``entries/``, open, with the names of entries in it, and of strays."""
     number, shares = share
     with ExitStack() as stack:
         try:
@@ -124,17 +186,16 @@ def walk(
                 folder = None
             if folder is None:
                 in_the_way = found.is_symlink() and layout.is_prefix(found.name)
-                yield entries, found.name, not in_the_way
+                yield entries, [found.name] * in_the_way, [found.name] * (not in_the_way)
                 continue
             with folder:
-                names: list[str] = []
+                names: tuple[list[str], list[str]] = [], []
                 try:  # listed first, as files may be removed during the walk
                     for inner in folder.entries():
-                        names.append(inner.name)
+                        names[not layout.fits(found.name, inner.name)].append(inner.name)
                 except OSError as error:
                     unread(folder.path, _unlisted(folder.path, error))
-                for name in names:
-                    yield folder, name, not layout.fits(found.name, name)
+                yield folder, *names
 
 
 def _unlisted(place: Path, error: OSError) -> str:

@@ -12,6 +12,7 @@ from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.format import false_claims
 from gpucache.store.interface import Absent, Event, Found
 from gpucache.store.root_folder import RECENCY_NS
 from tests.store.conftest import build_entry, entry_path
@@ -175,7 +176,7 @@ def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> Non
 
 
 def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
-    """Sound entries come whole; damaged and misplaced ones as in a scan, without the whole."""
+    """Sound entries come with their false claims; damaged and misplaced ones as in a scan, without any."""
     for seed in "abcd":
         store.publish(build_entry(seed))
     damaged, cut, moved = (entry_path(store, build_entry(seed)) for seed in "bcd")
@@ -184,10 +185,10 @@ def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
     moved.rename(moved.with_name(f"{moved.name[:2]}{'0' * 62}.gpc"))
     found = list(store.scan_whole())
     assert [scanned for scanned, _ in found] == list(store.scan())
-    for scanned, whole in found:
+    for scanned, claims in found:
         answer = store.check(scanned)
-        assert whole == (answer if isinstance(answer, Entry) else None)
-    assert sum(whole is not None for _, whole in found) == 1
+        assert claims == (tuple(false_claims(answer)) if isinstance(answer, Entry) else None)
+    assert sum(claims is not None for _, claims in found) == 1
 
 
 def test_nothing_outside_the_root_is_removed(tmp_path: Path, store: DirectoryStore) -> None:
