@@ -387,13 +387,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_296,
+    "caches": 17_295,
     "engine": 8_804,
     "native": 6_655,
     "answers": 5_445,
     "cli": 6_339,
     "remote": 4_945,
-    "serve": 4_506,
+    "serve": 4_519,
     "store": 3_640,
     "backends": 3_779,
     "sources": 2_548,

@@ -60,7 +60,8 @@ class Devices:
         self._wait_s = wait_s
         self._rows: Sequence[Device] = ()
         self._begun = threading.Lock()
-        self._ready = threading.Event()
+        self._ready, self._remembered = threading.Event(), threading.Event()
+        self._is_late = False
         self._cwd = os.getcwd()  # noqa: PTH109 - the probe's, as text
 
     def begin(self) -> None:
@@ -96,7 +97,8 @@ class Devices:
         if not found:
             self._begin_probe()
             if not self._ready.wait(self._wait_s):
-                raise NotKnownYetError("the probe of devices took too long; run 'gpucache devices'")
+                self._is_late = True
+                raise NotKnownYetError("the probe of devices took too long; the next run knows them")
             found = self._found(facts)
         if len({row.toolchain for row in found}) != 1:
             told = "several compilers say the same" if found else "its driver is not seen"
@@ -120,6 +122,12 @@ class Devices:
             self._ready.set()
         if self._memos is not None:
             remember(self._memos, "opencl", self._rows)
+        self._remembered.set()
+
+    def end(self, wait_s: float) -> None:
+        """Wait for a probe that was too late for a build, so that the next run knows the devices."""
+        if self._is_late:
+            self._remembered.wait(wait_s)
 
 
 def _says(row: Device, facts: Facts) -> bool:

@@ -35,7 +35,7 @@ from gpucache.probe.remembered import EARLY_FILE
 from gpucache.serve.answering import Compiler, Part, Question, targets_of
 from gpucache.serve.conditions import CPU, Conditions, Met, UncoveredError, is_tied, require_covered, texts
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
-from gpucache.serve.environment import Libraries, step_s, without_us
+from gpucache.serve.environment import Libraries, drain_s, step_s, without_us
 from gpucache.serve.index import DEVICE_FIELDS, DEVICES, SOURCE, Condition, Hole, is_compared, source_field
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
 from gpucache.serve.session import Build, Session, wanted
@@ -338,6 +338,7 @@ class OpenCLServing(Session[Asked]):
         """The keys of the builds that were noted for ``warm --misses``."""
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
+        self._devices = devices
         self._parts = Parts(devices, libraries)
         self._links = Links(devices, libraries)
         self._compiling: dict[bytes, tuple[Asked, tuple[Prepared, ...]]] = {}
@@ -348,6 +349,10 @@ class OpenCLServing(Session[Asked]):
         more = {Kind.REJECTED: self._reject, Kind.OTHER: self._other}
         links = {Kind.PART: self._part, Kind.PART_COMPILED: self._part_compiled, Kind.LINK: self._link}
         return {**super().handlers, **more, **links}
+
+    def finish(self) -> tuple[Intercepted, ...]:
+        self._devices.end(drain_s())
+        return super().finish()
 
     def passed(self, one: Build[Asked], error: GpucacheError) -> Reply:
         """Leave a build to its compiler; one whose devices are not known yet is kept all the same."""

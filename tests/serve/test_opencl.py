@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
@@ -19,6 +20,7 @@ from gpucache.host.file_stamps import files_seen
 from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.probe.ask import ask as probe
+from gpucache.probe.remembered import recalled
 from gpucache.serve.devices import Devices, Facts
 from gpucache.serve.environment import Libraries
 from gpucache.serve.opencl import OpenCLServing
@@ -258,6 +260,23 @@ def test_a_build_that_outlasts_the_probe_is_kept_by_the_first_run(
     (one,) = late.command.end()
     assert one.result is (RunResult.KEPT if device == "intel" else RunResult.NOTED)
     assert (one.verdict, _entries(stores)) == (Verdict.NEVER_BUILT, int(device == "intel"))
+
+
+def test_a_probe_that_was_too_late_is_remembered_at_the_end(stores: Stores, rows: Sequence[Device]) -> None:
+    """Else each run of a command that is faster than its probe says that the next one knows the devices."""
+    asked = Event()
+
+    def probe() -> Sequence[Device]:
+        assert asked.wait(PATIENCE_S)
+        return rows
+
+    with ExitStack() as ends, ThreadPoolExecutor(1) as pool:
+        command = Command(stores, rows, ends, Devices(stores, probe, wait_s=0))
+        command.build()
+        ended = pool.submit(command.end)
+        asked.set()
+        assert [one.result for one in ended.result()] == [RunResult.PASSED]
+    assert recalled(stores, "opencl")
 
 
 def test_a_launch_that_is_earlier_than_the_devices_is_noted_with_its_size(
