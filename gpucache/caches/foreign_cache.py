@@ -62,6 +62,8 @@ class ForeignCache(Cache):
         self._shows_uses = places.shows_uses(made.root)
         self._shown: bool | None = None
         self._failed: dict[str, None] = {}
+        self._bare: set[str] = set()
+        """The keys of entries that were given without a look at their files."""
 
     def location(self) -> Location:
         return self._format.location
@@ -69,6 +71,9 @@ class ForeignCache(Cache):
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
         self._format.keeps_beside = beside
         return self._scan("")
+
+    def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
+        return list(self._scan("", heads=heads))
 
     def find(self, prefix: str) -> list[CacheEntry]:
         return list(self._scan(prefix))
@@ -187,6 +192,8 @@ class ForeignCache(Cache):
         item, made = self._item(entry), self._format
         if made.moving.why_not:
             raise FormatError(made.moving.why_not)
+        if item.key in self._bare:
+            entry = self._looked(item) or entry
         try:
             if wrong := judge(made, item):
                 raise FormatError(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
@@ -325,7 +332,7 @@ class ForeignCache(Cache):
             detail = made.opaque or f"its entries do not record the inputs of their keys{logs}"
             yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, detail)
 
-    def _scan(self, prefix: str) -> Iterator[CacheEntry]:
+    def _scan(self, prefix: str, *, heads: bool = True) -> Iterator[CacheEntry]:
         with self._apart():
             if why := self._format.closed():
                 self._failed[why] = None
@@ -333,7 +340,10 @@ class ForeignCache(Cache):
             if self._format.is_foreign():
                 return
             for item in self._format.items(prefix):
-                if (entry := self._looked(item)) is not None:
+                if not heads and self.sound.digest(item.key, _seen(item)):
+                    self._bare.add(item.key)
+                    yield self._format.entry(item)
+                elif (entry := self._looked(item)) is not None:
                     own = entry.stays or entry.shows is not False or self._shows_owner()
                     yield entry if own else entry._replace(stays=self._unproven())
 

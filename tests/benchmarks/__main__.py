@@ -30,6 +30,7 @@ NAMES: Mapping[str, str] = {
     "scale-triton": "inspect and verify of 5,000 entries of Triton's, against find and reading all",
     "fleet-nodes": "1,000 nodes in one process that fill from one store at 5 to 500 ms, or all send to it",
     "follow-kills": "200 followers killed at random moments beside a job, and the entries that are lost",
+    "store-kills": "pushes, pulls, repairs and evictions at once with kills, and the entries that are lost",
     "remote-stores": "push and pull of 500 entries and of one large one, against each store's library alone",
     "remote-triton": "pull of 12 kernels of Triton's, against compiling them",
 }

@@ -14,6 +14,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.stamps import Sound
 from gpucache.host import file_stamps
+from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.push import push
 from gpucache.remote.signing import load_signing_key, make_pair
 from gpucache.store.bounded_folder import Memos
@@ -150,3 +151,23 @@ def test_an_entry_that_is_sent_without_its_head_is_named(fleet: Fleet) -> None:
         )  # fmt: skip
         told = [one for one in outcomes if isinstance(one, Pushed)]
         assert {one.entry.program for one in told} == programs and {one.result for one in told} == {result}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_push_elsewhere_looks_at_what_it_sends(fleet: Fleet, system: str) -> None:
+    """Of an entry that is known and not there every fact is in the record, as at the first push."""
+    fleet.make("a", system)
+    lines = []
+    for place in ("first", "store"):
+        with _Remembering(fleet, "a", system) as cache:
+            selected = [(cache, cache.entries(heads=False))]
+            outcomes = push(
+                selected, fleet.store, key=fleet.key, trusted=fleet.trusted,
+                sources=True, dry_run=False, progress=lambda *_: None,
+            )  # fmt: skip
+            assert [one.result.value for one in outcomes if isinstance(one, Pushed)] == ["sent"] * 3
+        records = read_catalogue(fleet.store, fleet.trusted).records.values()
+        lines.append(sorted(one.line for one in records))
+        if place == "first":
+            (fleet.place / "store").rename(fleet.place / place)
+    assert lines[0] == lines[1]
