@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.answers.entries import Snapshot, growth
 from gpucache.caches.binary_format import BinaryFormat
-from gpucache.caches.known_caches import KnownCaches
+from gpucache.caches.known_caches import KnownCaches, open_places
 from gpucache.caches.registry import SYSTEMS, format_of, systems
 from tests.caches.clesperanto.build import put as put_clesperanto
 from tests.caches.darktable.build import put as put_darktable
@@ -238,3 +238,12 @@ def test_what_verify_cannot_see_of_bare_binaries_is_told(name: str) -> None:
 def test_directories_of_a_machine_are_no_cache(place: str) -> None:
     """A system that recognised one would take a program's every file below it for an entry."""
     assert [one.name for one in systems() if Path(place).is_dir() and one.recognises(Path(place))] == []
+
+
+def test_a_place_that_is_named_as_its_variable_does_need_not_exist(tmp_path: Path) -> None:
+    """Its origin is the variable; another place is the option's."""
+    environ = {"CUPY_CACHE_DIR": str(tmp_path / "missing"), "HOME": str(tmp_path)}
+    origins = [
+        open_places("cupy", tmp_path / name, environ)[0].location().decided_by for name in ("missing", "else")
+    ]
+    assert origins == ["CUPY_CACHE_DIR", "--cache"]

@@ -288,7 +288,7 @@ def test_keys_and_the_region_are_taken_from_the_files_of_aws(use: Use, tmp_path:
         use(AWS_PROFILE="login", AWS_ENDPOINT_URL=server.url)
         with pytest.raises(UsageError, match="export-credentials"):
             open_objects("s3://bucket")
-        use(**_KEYS, AWS_REGION="eu-west-3")
+        use(**_KEYS, AWS_PROFILE="work", AWS_REGION="eu-west-3")
         assert "Credential=any/" in _signed(server) and "/eu-west-3/s3/" in _signed(server)
     config.write_text("no section\n")
     with pytest.raises(UsageError, match="config"):
