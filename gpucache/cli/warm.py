@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.cli.caches import require_store
+from gpucache.cli.caches import open_store, require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     PART,
@@ -346,12 +346,11 @@ def _stored(url: str, settings: "Settings") -> "Stored":
     """The entries of a store that programs would believe; raises UsageError or RemoteError."""
     from gpucache.engine.warm.fleet import Stored
     from gpucache.remote.contents import believed_entries
-    from gpucache.remote.objects import open_objects
     from gpucache.remote.signing import read_trusted
 
     require_store(url)
     trusted = read_trusted(settings.trusted_keys, settings.signing_key)
-    with closing(open_objects(url)) as objects:
+    with closing(open_store(url)) as objects:
         return Stored.of(objects.url, believed_entries(objects, trusted))
 
 

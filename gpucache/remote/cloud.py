@@ -182,7 +182,7 @@ class CloudObjects:
                 for one in page:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
 
-        yield from bounded(pages(), prefix, expected, self.url, self._limits)
+        yield from bounded(pages(), prefix, expected, self.url)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""

@@ -72,7 +72,7 @@ class FolderObjects:
             with Folder.at(self._root) as root, ExitStack() as opened:
                 parts = prefix.strip("/").split("/")
                 start = opened.enter_context(root.folder(*parts)) if prefix else root
-                yield from bounded(_files(start, prefix, expected), prefix, expected, self.url, Limits())
+                yield from bounded(_files(start, prefix, expected), prefix, expected, self.url)
         except FileNotFoundError:
             return
         except OSError as error:

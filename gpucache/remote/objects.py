@@ -273,25 +273,16 @@ def require_removable(name: str) -> str:
     return name
 
 
-def bounded(
-    found: Iterable[Listed], prefix: str, expected: int, url: str, limits: "Limits"
-) -> Iterator[Listed]:
-    """A listing; raises RemoteError if it has more objects than a store may have, or takes the time of a
-    request and more than a second for 200 objects."""
-    spent_s, objects = 0.0, iter(found)
+def bounded(found: Iterable[Listed], prefix: str, expected: int, url: str) -> Iterator[Listed]:
+    """A listing; raises RemoteError if it has more objects than a store may have."""
     most = expected + (_MOST_SMALL if prefix in ("catalogues/", "marks/") else MOST_OBJECTS)
-    for count in range(most + 1):
-        began = time.monotonic()
-        one = next(objects, None)
-        spent_s += time.monotonic() - began
-        if one is None:
-            return
-        if spent_s > limits.request_s + count / 200:
-            raise RemoteError(f"{url} lists its objects too slowly; check its address and the network")
+    for count, one in enumerate(found):
+        if count == most:
+            place = prefix or "/"
+            raise RemoteError(
+                f"{url} lists more than {most} objects in {place}; check its address, or name another store"
+            )
         yield one
-    raise RemoteError(
-        f"{url} lists more than {most} objects in {prefix or '/'}; check its address, or name another store"
-    )
 
 
 def in_parallel(
