@@ -475,6 +475,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         run_lines.learning_line(2),
     ],
     "run: not kept": lambda: _ran(*LEFT, LEFT[0], PASSED, replace(KEPT, result=RunResult.FAILED), KEPT),
+    "run: lines in names": lambda: _ran(replace(LEFT[0], program="a\nb", reason="c\nd", target="e\nf")),
     "run: refused": lambda: _ran(
         replace(KEPT, result=RunResult.REFUSED), ended=Ended(0, refused=("app (7)",)), inner=True
     ),

@@ -166,6 +166,24 @@ def test_a_kernel_whose_source_changed_is_refused(desk: _Desk) -> None:
     assert code == 3 and refused == {"general"}
 
 
+def test_kernels_above_the_line_at_which_a_program_fails_are_warmed(desk: _Desk) -> None:
+    """A program that a worker imports may want a GPU there; those below the line say how to launch."""
+    source = desk.place / "app.py"
+    before = source.read_text()
+    fails = "if __name__ != '__main__':\n    raise RuntimeError('no GPU')\n\n\n"
+    told = []
+    try:
+        for line in ("@triton.jit", "def main()"):
+            source.write_text(before.replace(line, f"{fails}{line}", 1))
+            _, outcomes = desk.warm()
+            told += [(one["result"], one["reason"]) for one in outcomes if one["program"] == "of_main"]
+    finally:
+        source.write_text(before)
+    (below, why), (above, _) = told
+    assert (below, above) == ("failed", "built")
+    assert "no GPU" in why and 'below if __name__ == "__main__" only' in why
+
+
 def test_a_worker_that_dies_costs_one_kernel(desk: _Desk) -> None:
     """The next worker compiles the rest."""
     source = desk.place / "hidden_value.py"
