@@ -66,8 +66,8 @@ _GLIB, _PIPELINES = "/local/Microsoft/Windows/INetCache", "gtk-4.0/vulkan-pipeli
 # As the code of each owner has it: that of its wheel, or of its repository where there is none.
 _FOUND = {
     **dict.fromkeys(
-        # Which programs name, or find as ``pyopencl.locations`` and ``rocfft.locations`` do.
-        ("jax", "openvino", "onnxruntime-trt", "tunableop", "futhark", "pyopencl", "rocfft"),
+        # Which programs name, or find as ``rocfft.locations`` does.
+        ("jax", "openvino", "onnxruntime-trt", "tunableop", "futhark", "rocfft"),
         (None, None),
     ),
     **{
@@ -131,6 +131,7 @@ _FOUND = {
     "cuda.core": ("/home/.cache/cuda-python/program-cache", "/local/cuda-python/program-cache"),
     "warp": ("/home/Library/Caches/warp", "/local/NVIDIA/warp/Cache"),
     "pytools": ("/home/Library/Caches/pytools", "/local/pytools/pytools/Cache"),
+    "pyopencl": ("/home/Library/Caches/pyopencl", "/local/pyopencl/pyopencl/Cache"),
     "pyfr": ("/home/Library/Caches/pyfr", "/local/pyfr/pyfr/Cache"),
     "drjit": ("/home/.drjit", "/temp/drjit"),
     "pocl": ("/home/.cache/pocl/kcache", "/local/pocl"),

@@ -4,6 +4,7 @@ Reads directory names only. Source: ``_create_built_program_from_source_cached``
 ``user_cache_dir``.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,11 +14,10 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
-from gpucache.caches.places import Place, Places, Var
+from gpucache.caches.places import XDG, Place, Places, user_cached
 from gpucache.folders import Folder
 
 NAME = "pyopencl"
-MOVE = "set XDG_CACHE_HOME"
 LOCK = "lock"
 SWITCH = "PYOPENCL_NO_CACHE"
 KEY = "[0-9a-f]{32}"
@@ -25,7 +25,6 @@ _PREFIX = "pyopencl-compiler-cache-v2-py"
 ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
 _NAMES_LOOKED_AT = 2000
-_NONE = "no variable moves PyOpenCL's cache on this system; PYOPENCL_NO_CACHE=1 turns it off"
 _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
 _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
 
@@ -52,29 +51,6 @@ def own_python() -> str:
     return python_of(own_folder())
 
 
-def folder_of_all(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, str]:
-    """The directory of all Pythons' caches, and the variable that decided it."""
-    if platform == "win32":
-        local = environ.get("LOCALAPPDATA") or str(_home(environ) / "AppData" / "Local")
-        return Path(local, NAME, NAME, "Cache"), "LOCALAPPDATA"
-    # platformdirs ignores a relative one.
-    xdg = environ.get("XDG_CACHE_HOME", "")
-    if xdg.startswith("/"):
-        return Path(xdg, NAME), "XDG_CACHE_HOME"
-    shared = "Library/Caches" if platform == "darwin" else ".cache"
-    return _home(environ) / shared / NAME, "HOME"
-
-
-def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether the cache is used, and the problem of the switch: pytools' ``strtobool`` reads it."""
-    value = environ.get(SWITCH, "false").lower()
-    if value in _ON:
-        return False, f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
-    if value in _OFF:
-        return True, ""
-    return False, f"{SWITCH}={value!r} is not true or false, so PyOpenCL cannot be imported; unset it"
-
-
 def version_folders(root: Path) -> list[str]:
     """The versions' directory names in a directory, this Python's first, then the newest first."""
     found: list[str] = []
@@ -95,16 +71,6 @@ def cache_folders(root: Path) -> Iterator[Path]:
         yield root
 
 
-def _home(environ: Mapping[str, str]) -> Path:
-    named = environ.get("HOME")
-    if named is not None:
-        return Path(named or "/")  # as in os.path.expanduser
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path("/")
-
-
 class PyOpenclPlaces(Places):
     """The places of this user."""
 
@@ -112,11 +78,7 @@ class PyOpenclPlaces(Places):
     title = "PyOpenCL compiler cache"
     owner = "PyOpenCL"
     unseen = "a changed byte inside a binary"
-    place = Place(
-        () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
-        lacking=_NONE if sys.platform == "win32" else "",
-        opt_in=False,
-    )
+    place = Place(user_cached(NAME), opt_in=False)
     below = {
         "intel": "",
         "other": "",
@@ -125,18 +87,23 @@ class PyOpenclPlaces(Places):
     }
 
     @classmethod
+    def off(cls, environ: Mapping[str, str]) -> str:
+        """pytools' ``strtobool`` reads the switch."""
+        value = environ.get(SWITCH, "false").lower()
+        if value in _ON:
+            return f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
+        what = f"{SWITCH}={value!r} is not true or false, so PyOpenCL cannot be imported; unset it"
+        return "" if value in _OFF else what
+
+    @classmethod
     def found(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """A directory for each version of Python that has one, this Python's first; else their parent."""
-        named, decided_by = folder_of_all(environ)
-        root = places.absolute(named)
-        enabled, off = switched(environ)
-        relative = cls.place.relative(named, decided_by)
-        general = tuple(filter(None, (off, relative, *cls.at_place(root))))
-        found = version_folders(root)
-        if not found:
-            yield Location(cls.name, str(root), decided_by, enabled=enabled, problems=general)
-        for name in found:
-            own = filter(None, (places.closed(root / name, move=cls.place.move),))
-            role = f"Python {python_of(name)}"
-            problems = (*general, *own)
-            yield Location(cls.name, str(root / name), decided_by, enabled, problems=problems, role=role)
+        relative = not Path(environ.get(XDG) or os.sep).is_absolute()  # which platformdirs ignores
+        for one in super().found({**environ, XDG: ""} if relative else environ):
+            found = version_folders(Path(one.root))
+            if not found:
+                yield one
+            for name in found:
+                root, role = Path(one.root, name), f"Python {python_of(name)}"
+                closed = filter(None, (places.closed(root, move=cls.place.move),))
+                yield one._replace(root=str(root), problems=(*one.problems, *closed), role=role)

@@ -1,5 +1,6 @@
 """Lookups in PoCL's cache: kernels by name, local size and LLVM."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,72 +18,46 @@ def _ask(root: Path, **wanted: bytes) -> Reach:
     return reach
 
 
-def test_a_compiled_launch_is_a_hit(tmp_path: Path) -> None:
-    """A kernel that is there for a local size is a hit, with what is not known."""
-    build.program(tmp_path)
-    reach = _ask(tmp_path, kernel=b"vecadd", local_size=b"16x1x1")
-    assert (reach.verdict, reach.hit) == (Served.HIT, True)
-    assert "stores no source and no options" in reach.detail
-
-
-def test_a_kernel_alone_is_no_launch(tmp_path: Path) -> None:
-    """Without a local size no launch is asked for, so the kernel is named and no hit is promised."""
-    build.program(tmp_path)
-    reach = _ask(tmp_path, kernel=b"vecadd")
-    assert reach.verdict is Verdict.NOT_RECORDED
-    assert "local size" in reach.detail
-
-
-def test_another_local_size_is_a_changed_field(tmp_path: Path) -> None:
-    """A local size that was never launched is the difference."""
-    build.program(tmp_path)
-    reach = _ask(tmp_path, kernel=b"vecadd", local_size=b"64x1x1")
-    assert reach.verdict is Verdict.KEY_CHANGED
-    [difference] = reach.differences
-    assert (difference.label, difference.right) == ("local size", "vecadd 64x1x1")
-
-
-def test_a_kernel_that_was_never_launched_is_known_from_the_program(tmp_path: Path) -> None:
-    """The bitcode names kernels that have no directory yet."""
-    folder = build.program(tmp_path)
-    (folder / "program.bc").write_bytes(bitcode(["vecadd", "idle"]))
-    reach = _ask(tmp_path, kernel=b"idle", local_size=b"16x1x1")
-    assert reach.verdict is Verdict.KEY_CHANGED
-    assert [one.label for one in reach.differences] == ["local size"]
-
-
-def test_another_llvm_is_a_changed_field(tmp_path: Path) -> None:
-    """A kernel of another LLVM is not found by PoCL of the one that is named."""
-    build.program(tmp_path, llvm="LLVM14.0.6")
-    reach = _ask(tmp_path, kernel=b"vecadd", llvm=b"15.0.6")
-    assert reach.verdict is Verdict.KEY_CHANGED
-    [difference] = reach.differences
-    assert (difference.label, difference.left, difference.right) == ("LLVM", "14.0.6", "15.0.6")
-    assert _ask(tmp_path, kernel=b"vecadd", llvm=b"14.0.6").verdict is Verdict.NOT_RECORDED
-
-
-def test_an_unknown_kernel_was_never_built(tmp_path: Path) -> None:
-    """A name that no program has was never built, or is gone."""
-    build.program(tmp_path)
-    reach = _ask(tmp_path, kernel=b"scan")
-    assert reach.verdict is Verdict.NEVER_BUILT
-    assert "or was removed" in reach.detail
-
-
-def test_a_damaged_kernel_is_no_hit(tmp_path: Path) -> None:
-    """A kernel that is there and does not load is corrupt, with the remedy."""
-    folder = build.program(tmp_path)
+def _emptied(folder: Path) -> None:
     (folder / "vecadd" / build.SMALL / "vecadd.so").write_bytes(b"")
-    reach = _ask(tmp_path, kernel=b"vecadd", local_size=b"16x1x1")
-    assert reach.verdict is Verdict.CORRUPT
-    assert "--repair" in reach.detail
 
 
-def test_a_program_that_cannot_be_read_is_named_as_a_reason(tmp_path: Path) -> None:
-    """Where nothing has the kernel, but a program does not say what it has, that is said."""
-    folder = build.program(tmp_path, kernels=[])
-    (folder / "program.bc").write_bytes(b"")
-    assert _ask(tmp_path, kernel=b"vecadd").verdict is Verdict.CORRUPT
+def _with_idle(folder: Path) -> None:
+    (folder / "program.bc").write_bytes(bitcode(["vecadd", "idle"]))
+
+
+_SMALL = {"kernel": b"vecadd", "local_size": b"16x1x1"}
+_CASES: dict[str, tuple[Callable[[Path], object], dict[str, bytes], Served | Verdict, str, str]] = {
+    "a launch": (repr, _SMALL, Served.HIT, "", "stores no source and no options"),
+    "a kernel alone, which is no launch": (
+        repr, {"kernel": b"vecadd"}, Verdict.NOT_RECORDED, "", "local size",
+    ),
+    "another size": (
+        repr, {**_SMALL, "local_size": b"64x1x1"}, Verdict.KEY_CHANGED, "local size", "local size",
+    ),
+    "a kernel of the bitcode that was never launched": (
+        _with_idle, {**_SMALL, "kernel": b"idle"}, Verdict.KEY_CHANGED, "local size", "local size",
+    ),
+    "another LLVM": (
+        repr, {"kernel": b"vecadd", "llvm": b"14.0.6"}, Verdict.KEY_CHANGED, "LLVM", "LLVM",
+    ),
+    "the same LLVM": (repr, {"kernel": b"vecadd", "llvm": b"15.0.6"}, Verdict.NOT_RECORDED, "", ""),
+    "an unknown kernel": (repr, {"kernel": b"scan"}, Verdict.NEVER_BUILT, "", "or was removed"),
+    "a damaged kernel": (_emptied, _SMALL, Verdict.CORRUPT, "", "--repair"),
+    "a damaged program, which may have it": (
+        lambda folder: (folder / "program.bc").write_bytes(b""), {"kernel": b"scan"}, Verdict.CORRUPT, "", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_question_is_answered_from_what_is_stored(name: str, tmp_path: Path) -> None:
+    """By kernel, local size and LLVM; the one that differs is named."""
+    change, wanted, verdict, label, words = _CASES[name]
+    change(build.program(tmp_path, kernels=[] if "may have it" in name else ["vecadd"]))
+    reach = _ask(tmp_path, **wanted)
+    assert (reach.verdict, [one.label for one in reach.differences]) == (verdict, [label] * bool(label))
+    assert words in reach.detail
 
 
 def test_kernels_and_sizes_are_asked_for_together(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The parts of PoCL's cache that are not programs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,32 +31,47 @@ def _temporaries(root: Path) -> None:
     (root / "_UNCACHED_abcdef").mkdir()
 
 
-def test_old_temporaries_are_one_finding_and_removed(tmp_path: Path) -> None:
-    """Files and folders of writers that died make one finding, and a repair removes them."""
-    _temporaries(tmp_path)
-    build.age(tmp_path, _OLD)
-    found = _left(tmp_path)
-    assert set(found) == {"leftovers"} and found["leftovers"][0] is FindingKind.LEFTOVER
-    assert ": 4 (" in found["leftovers"][1]
+def _failed(root: Path) -> None:
+    build.folder_of(root).mkdir(parents=True)
+    (build.folder_of(root) / "build.log").write_text("error")
+
+
+def _kernels(root: Path) -> None:
+    (build.program(root) / "program.bc").unlink()
+
+
+def _source(name: str, text: str) -> Callable[[Path], object]:
+    return lambda root: (root / name).write_text(text)
+
+
+_MACROS = "#define __llvm__ 1\n#define __clang__ 1\n"
+_LEFT: dict[str, Callable[[Path], object]] = {
+    "temporary files and directories": _temporaries,
+    "a failed build": _failed,
+    "kernels without their program, which PoCL would take as they are": _kernels,
+    "a source": _source("tempfile_0mLoUP.cl", '#include "d.h"\nKERNEL void f(GLOBAL int *x) { *x = 3; }\n'),
+    "a preprocessed source": _source("tempfile_kIgrU8.preproc.cl", _MACROS),
+    "an unfinished one": _source("tempfile_EtADDU.preproc-ef2ff45d.cl.tmp", _MACROS),
+}
+
+
+@pytest.mark.parametrize("name", _LEFT)
+@pytest.mark.parametrize("old", [True, False])
+def test_what_was_left_is_one_finding_and_removed_once_it_is_old(
+    name: str, old: bool, tmp_path: Path
+) -> None:
+    """Younger things may be in use; none counts as checked."""
+    _LEFT[name](tmp_path)
+    build.age(tmp_path, _OLD if old else _YOUNG)
+    for path in tmp_path.glob("*.cl*"):
+        path.chmod(0o600)
+    there = sorted(tmp_path.rglob("*"))
+    assert [checked.counts for checked in build.cache(tmp_path).leftovers()] == [False] * old
+    assert set(_left(tmp_path)) == ({"leftovers"} if old else set()) and not list(
+        build.cache(tmp_path).scan()
+    )
     assert all(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_young_temporaries_stay(tmp_path: Path) -> None:
-    """They may be in use."""
-    _temporaries(tmp_path)
-    build.age(tmp_path, _YOUNG)
-    assert _left(tmp_path) == {}
-    _repair(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 4
-
-
-def test_leftovers_do_not_count_as_checked(tmp_path: Path) -> None:
-    """Leftovers are reported with their paths and are not counted as checked."""
-    _temporaries(tmp_path)
-    build.age(tmp_path, _OLD)
-    places = {checked.entry for checked in build.cache(tmp_path).leftovers() if not checked.counts}
-    assert places == {str(tmp_path / "leftovers")}
+    assert sorted(tmp_path.rglob("*")) == ([] if old else there)
 
 
 def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
@@ -69,25 +85,6 @@ def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
     _repair(root)
     assert (target / "precious").exists()
     assert (root / "tempdir_abcdef").is_symlink()
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("tempfile_0mLoUP.cl", '#include "defs.h"\nKERNEL void scale(GLOBAL int *x) { *x = 3; }\n'),
-        ("tempfile_kIgrU8.preproc.cl", "#define __llvm__ 1\n#define __clang__ 1\n"),
-        ("tempfile_EtADDU.preproc-ef2ff45d.cl.tmp", "#define __llvm__ 1\n#define __clang__ 1\n"),
-    ],
-)
-def test_sources_whose_kernels_are_macros_are_temporary(name: str, text: str, tmp_path: Path) -> None:
-    """PoCL writes a program's source, and what the preprocessor makes of it, a megabyte of macros first."""
-    path = tmp_path / name
-    path.write_text(text)
-    build.age(tmp_path, _OLD)
-    path.chmod(0o600)
-    assert set(_left(tmp_path)) == {"leftovers"}
-    assert all(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
-    assert not path.exists()
 
 
 @pytest.mark.parametrize("text", ["int main(void) { return 0; }\n", "(defun thesis ())\n", "void f() {}\n"])
@@ -114,38 +111,6 @@ def test_what_people_call_as_pocl_does_is_a_stranger(name: str, tmp_path: Path) 
     assert name.partition("/")[0] in detail
     assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
     assert (tmp_path / name).read_text() == "mine"
-
-
-def test_failed_builds_are_leftovers_and_go_with_their_folders(tmp_path: Path) -> None:
-    """A directory with no more than a log is what a build that failed leaves."""
-    folder = build.folder_of(tmp_path)
-    folder.mkdir(parents=True)
-    (folder / "build.log").write_text("error")
-    build.age(tmp_path, _OLD)
-    assert set(_left(tmp_path)) == {"leftovers"}
-    assert list(build.cache(tmp_path).scan()) == []
-    _repair(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_build_in_progress_is_left_alone(tmp_path: Path) -> None:
-    """A young directory without a program may be one whose compiler is still at work."""
-    folder = build.folder_of(tmp_path)
-    folder.mkdir(parents=True)
-    build.age(tmp_path, _YOUNG)
-    assert _left(tmp_path) == {}
-    _repair(tmp_path)
-    assert folder.exists()
-
-
-def test_kernels_without_their_program_are_leftovers(tmp_path: Path) -> None:
-    """PoCL would compile the program again and take these kernels as they are."""
-    folder = build.program(tmp_path)
-    (folder / "program.bc").unlink()
-    build.age(tmp_path, _OLD)
-    assert set(_left(tmp_path)) == {"leftovers"}
-    _repair(tmp_path)
-    assert not folder.exists()
 
 
 def test_strangers_are_named_and_left(tmp_path: Path) -> None:

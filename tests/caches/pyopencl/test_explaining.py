@@ -1,8 +1,9 @@
 """Whether PyOpenCL would serve a build, and what is in the way."""
 
 import os
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,17 +40,82 @@ def _logged(options: str) -> bytes:
     return info(log=f"Options used by backend compiler: {options}\n")
 
 
-def test_a_hit(root: Path) -> None:
-    """A source with the options and device of an entry is a hit."""
-    write(root, keyed(options=["-DX=1", "-DY=a b"]))
-    reach = _ask(root, options=b"-DX=1 -DY=a b")
-    assert (reach.verdict, reach.nearest) == (Served.HIT, keyed(options=["-DX=1", "-DY=a b"]))
+def _of(**made: Any) -> Callable[[Path], object]:
+    """An entry of a source with some options, whose log may name them."""
+    return lambda root: write(
+        root,
+        keyed(made.get("source", SOURCE), made.get("options", ()), made.get("version", VERSION)),
+        source=made.get("source", SOURCE),
+        told=_logged(made["logged"]) if "logged" in made else made.get("told", b""),
+    )
 
 
-def test_another_spelling_is_another_key(root: Path) -> None:
-    """PyOpenCL puts options into the key as they were given."""
-    write(root, keyed(options=["-DN=4"]))
-    assert _ask(root, options=b"-D N=4").verdict is Verdict.KEY_CHANGED
+def _without(name: str, content: bytes | None = None) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        folder = write(root, keyed())
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+
+    return make
+
+
+def _locked(root: Path) -> None:
+    write(root, keyed())
+    (root / "lock").write_bytes(b"")
+    os.utime(root / "lock", (1, 1))
+
+
+def _changed_header(root: Path) -> None:
+    write(root, keyed(), told=info([header(root.parent / "a.h", b"a")]))
+    (root.parent / "a.h").write_bytes(b"b")
+    touch(root.parent / "a.h")
+
+
+_PLATFORM = DEVICE_TEXT.replace(b"rusticl", b"%s")
+_WHOLE = "-DX=1 -I /v/pyopencl/cl"
+_X1 = f"-DX=1 {all_options([], {})}"
+_KEPT = "device, driver or PyOpenCL"
+_CHANGED = Verdict.KEY_CHANGED
+_CASES: dict[str, tuple[Callable[[Path], object], dict[str, bytes], Served | Verdict, list[str], str]] = {
+    "an entry": (_of(), {}, Served.HIT, [], ""),
+    "options": (_of(options=["-DX=1", "-DY=a b"]), {"options": b"-DX=1 -DY=a b"}, Served.HIT, [], ""),
+    "another spelling": (_of(options=["-DN=4"]), {"options": b"-D N=4"}, _CHANGED, ["key"], _KEPT),
+    "another source": (_of(), {"source": b"int x;"}, Verdict.NEVER_BUILT, [], ""),
+    "other options": (
+        _of(options=["-DX=1"], logged=_X1), {"options": b"-DX=2"}, _CHANGED, ["options"], "options",
+    ),
+    "another PyOpenCL": (_of(version="2025.2.7"), {}, _CHANGED, ["key"], _KEPT),
+    "another device": (
+        _of(logged=all_options([], {})), {"device": DEVICE_TEXT + b"1"}, _CHANGED, ["key"], _KEPT,
+    ),
+    "a source alone": (_of(logged=_WHOLE), {"device": b"", "options": b"-DX=2"}, _CHANGED, ["options"], ""),
+    "no device": (
+        _of(logged=_WHOLE), {"device": b"", "options": _WHOLE.encode()}, Verdict.NOT_RECORDED, [], "device",
+    ),
+    "a line of the source": (
+        _of(source=b"int a;\n" + SOURCE), {"source": b"int b;\n" + SOURCE}, _CHANGED, ["source, line 1"], "",
+    ),
+    "a changed header": (_changed_header, {}, _CHANGED, [], "a.h changed"),
+    "no binary in it": (_without("binary", b""), {}, Verdict.CORRUPT, [], "binary is empty"),
+    "no record in it": (_without("info", b""), {}, Verdict.CORRUPT, [], "info is empty"),
+    "no source in it, which PyOpenCL never reads": (_without("source.cl"), {}, Served.HIT, [], ""),
+    "no directory": (lambda root: root.rmdir(), {}, Verdict.NEVER_BUILT, [], ""),
+    "a stale lock": (_locked, {}, Verdict.NOT_CONSULTED, [], "lock"),
+    "PoCL": (
+        _of(), {"device": _PLATFORM % b"Portable Computing Language"}, Verdict.NOT_CONSULTED, [], "PoCL",
+    ),
+    "NVIDIA": (_of(), {"device": _PLATFORM % b"NVIDIA CUDA"}, Verdict.NOT_CONSULTED, [], "driver's own"),
+    "SPIR-V": (_of(), {"source": b"\x03\x02\x23\x07"}, Verdict.UNCACHEABLE, [], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_question_is_answered(name: str, root: Path) -> None:
+    """By source, options and key; what an entry does not store is named where nothing else differs."""
+    make, fields, verdict, labels, words = _CASES[name]
+    make(root)
+    reach = _ask(root, **fields)
+    assert (reach.verdict, [one.label for one in reach.differences]) == (verdict, labels)
+    assert words in reach.detail
 
 
 def test_several_devices(root: Path) -> None:
@@ -69,99 +135,6 @@ def test_a_device_in_seven_texts(root: Path) -> None:
     assert [reach.verdict for reach in opened(root).explain(wanted)] == [Served.HIT]
 
 
-def test_never_built(root: Path) -> None:
-    """A source that is like none stored was never built."""
-    write(root, keyed())
-    assert _ask(root, b"int x;").verdict is Verdict.NEVER_BUILT
-
-
-def test_other_options_are_named(root: Path) -> None:
-    """Options that a log names are proved by the key, and both sides are shown."""
-    write(root, keyed(options=["-DX=1"]), told=_logged(f"-DX=1 {_added()}"))
-    reach = _ask(root, options=b"-DX=2")
-    assert reach.verdict is Verdict.KEY_CHANGED
-    ((label, left, right),) = [(one.label, one.left, one.right) for one in reach.differences]
-    assert (label, "-DX=1" in str(left), "-DX=2" in str(right)) == ("options", True, True)
-
-
-def test_another_pyopencl_is_among_what_may_differ(root: Path) -> None:
-    """An entry does not store its version."""
-    write(root, keyed(version="2025.2.7"))
-    reach = _ask(root)
-    assert reach.verdict is Verdict.KEY_CHANGED
-    assert "device, driver or PyOpenCL" in reach.detail
-
-
-def test_another_device_is_what_remains(root: Path) -> None:
-    """Where options are the same, what an entry does not store is said to differ."""
-    write(root, keyed(), told=_logged(_added()))
-    reach = _ask(root, device=DEVICE_TEXT + b"1")
-    assert (reach.verdict, [one.label for one in reach.differences]) == (Verdict.KEY_CHANGED, ["key"])
-    assert "device, driver or PyOpenCL" in reach.detail
-
-
-def test_another_source_is_named_by_its_line(root: Path) -> None:
-    """The nearest source is shown with the first line that differs."""
-    write(root, keyed(b"int a;\n" + SOURCE), source=b"int a;\n" + SOURCE)
-    reach = _ask(root, b"int b;\n" + SOURCE)
-    assert reach.verdict is Verdict.KEY_CHANGED
-    (difference,) = reach.differences
-    assert (difference.label, difference.left, difference.right) == ("source, line 1", "int a;", "int b;")
-
-
-def test_a_source_alone(root: Path) -> None:
-    """Without a device no key is made, and what is stored of source and options is compared."""
-    write(root, keyed(), told=_logged("-DX=1"))
-    reach = _ask(root, device=b"", options=b"-DX=2")
-    assert (reach.verdict, reach.nearest) == (Verdict.KEY_CHANGED, keyed())
-    assert reach.differences[0].left == "-DX=1"
-    write(root, "0" * 32, told=_logged("-DX=1 -I /v/pyopencl/cl"))
-    reach = _ask(root, device=b"", options=b"-DX=1 -I /v/pyopencl/cl")
-    assert (reach.verdict, "device" in reach.detail) == (Verdict.NOT_RECORDED, True)
-
-
-def test_a_changed_header_is_named(root: Path, tmp_path: Path) -> None:
-    """An entry whose header changed is not served, and the header is what differs."""
-    write(root, keyed(), told=info([header(tmp_path / "a.h", b"a")]))
-    (tmp_path / "a.h").write_bytes(b"b")
-    touch(tmp_path / "a.h")
-    reach = _ask(root)
-    assert reach.verdict is Verdict.KEY_CHANGED
-    assert f"{tmp_path}/a.h" in reach.detail
-
-
-@pytest.mark.parametrize("name", ["binary", "info"])
-def test_a_damaged_entry_is_corrupt(root: Path, name: str) -> None:
-    """An entry that PyOpenCL cannot use is reported with what it does."""
-    (write(root, keyed()) / name).write_bytes(b"")
-    reach = _ask(root)
-    assert reach.verdict is Verdict.CORRUPT
-    assert f"{name} is empty" in reach.detail
-
-
-def test_an_entry_without_its_source_is_served(root: Path) -> None:
-    """PyOpenCL never reads source.cl, so an entry without it is a hit."""
-    (write(root, keyed()) / "source.cl").unlink()
-    assert _ask(root).verdict is Served.HIT
-
-
-def test_no_folder_has_no_entry(root: Path) -> None:
-    """Where nothing was ever built, nothing is found."""
-    root.rmdir()
-    assert _ask(root).verdict is Verdict.NEVER_BUILT
-
-
-def test_a_stale_lock_is_in_the_way(root: Path) -> None:
-    """A lock left behind keeps every program from the cache."""
-    write(root, keyed())
-    (root / "lock").write_bytes(b"")
-    then = time.time() - 600
-    os.utime(root / "lock", (then, then))
-    reach = _ask(root)
-    assert reach.verdict is Verdict.NOT_CONSULTED
-    assert "lock" in reach.detail
-
-
 def test_a_cache_that_is_off(root: Path) -> None:
     """A cache that is turned off is not consulted."""
     write(root, keyed())
@@ -170,18 +143,6 @@ def test_a_cache_that_is_off(root: Path) -> None:
     (reach,) = SYSTEM.open(location).explain({"source": (SOURCE,)})
     assert reach.verdict is Verdict.NOT_CONSULTED
     assert "PYOPENCL_NO_CACHE" in reach.detail
-
-
-@pytest.mark.parametrize("platform", [b"Portable Computing Language", b"NVIDIA CUDA"])
-def test_platforms_with_a_cache_of_their_own(root: Path, platform: bytes) -> None:
-    """PyOpenCL leaves PoCL and NVIDIA to their own caches."""
-    reach = _ask(root, device=DEVICE_TEXT.replace(b"rusticl", platform))
-    assert reach.verdict is Verdict.NOT_CONSULTED
-
-
-def test_spirv_is_not_cached(root: Path) -> None:
-    """A program given as SPIR-V never enters the cache."""
-    assert _ask(root, b"\x03\x02\x23\x07").verdict is Verdict.UNCACHEABLE
 
 
 @pytest.mark.parametrize(
@@ -198,7 +159,3 @@ def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], 
     """A field that is unknown, lacks or cannot be parsed is refused with the remedy."""
     with pytest.raises(UsageError, match=words):
         list(opened(root).explain(wanted))
-
-
-def _added() -> str:
-    return all_options([], {})

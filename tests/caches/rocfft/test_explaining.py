@@ -1,5 +1,6 @@
 """Explanations: whether a lookup would be answered, and which of its four values is in the way."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,7 @@ import pytest
 from gpucache.answers.why import Reach
 from gpucache.caches.rocfft.database import format_hip
 from gpucache.errors import UsageError
-from gpucache.keys import Difference
-from tests.caches.rocfft.build import KERNEL, OTHER, SUM, code, database, hot_journal, opened, row
+from tests.caches.rocfft.build import KERNEL, OTHER, SUM, Values, code, database, hot_journal, opened, row
 
 KEY = {
     "kernel_name": KERNEL.encode(),
@@ -27,12 +27,43 @@ def ask(path: Path, *, enabled: bool = True, **other: bytes) -> Reach:
     return reach
 
 
-def test_a_row_with_the_whole_key_is_a_hit(tmp_path: Path) -> None:
-    """A lookup of a sound row is answered, and the entry is named."""
-    path = database(tmp_path / "c.db", [row("other"), row()])
-    reach = ask(path)
-    assert reach.hit
-    assert opened(path).find(reach.nearest)[0].program == KERNEL
+def _rows(*rows: Values) -> Callable[[Path], object]:
+    return lambda path: database(path, rows)
+
+
+_LIKE = KERNEL.replace("tpt_8", "tpt_4")
+_OTHER_KEY = ["arch", "hip_version", "generator_sum"]
+_CASES: dict[str, tuple[Callable[[Path], object], dict[str, bytes], str, list[str], str]] = {
+    "the whole key": (_rows(row("other"), row()), {}, "hit", [], ""),
+    "the integer of the version": (_rows(row()), {"hip_version": b"60241133"}, "hit", [], ""),
+    "an architecture with features": (_rows(row()), {"arch": b"gfx90a:sramecc+:xnack-"}, "hit", [], ""),
+    "another architecture": (_rows(row(arch="gfx908"), row(OTHER)), {}, "key-changed", ["arch"], ""),
+    "another version": (_rows(row(version=60141133), row(OTHER)), {}, "key-changed", ["hip_version"], ""),
+    "another sum": (_rows(row(total=bytes(32)), row(OTHER)), {}, "key-changed", ["generator_sum"], ""),
+    "the kernel itself, nearer than a like one": (
+        _rows(row(KERNEL + "_x"), row(KERNEL, "gfx908", 1, bytes(32))), {}, "key-changed", _OTHER_KEY, "",
+    ),
+    "the likest kernel": (_rows(row(OTHER), row(_LIKE)), {}, "key-changed", ["kernel_name"], ""),
+    "nothing like it": (_rows(row("transpose")), {}, "never-built", [], ""),
+    "no file": (repr, {}, "never-built", [], ""),
+    "an empty file": (lambda path: path.touch(), {}, "never-built", [], ""),
+    "no rows": (_rows(), {}, "never-built", [], ""),
+    "junk": (lambda path: path.write_bytes(b"junk" * 100), {}, "corrupt", [], "not an SQLite database"),
+    "other columns": (
+        lambda path: database(path, schema="CREATE TABLE cache_v1 (a)"), {}, "corrupt", [], "no column",
+    ),
+    "code for another GPU": (_rows(row(data=code("gfx908"))), {}, "false-hit", [], "gfx908"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_lookup_is_explained(name: str, tmp_path: Path) -> None:
+    """Of the nearest row the values that differ, and what rocFFT would do."""
+    make, wanted, verdict, labels, words = _CASES[name]
+    make(tmp_path / "c.db")
+    reach = ask(tmp_path / "c.db", **wanted)  # type: ignore[arg-type]
+    assert (reach.verdict, [one.label for one in reach.differences]) == (verdict, labels)
+    assert words in reach.detail and bool(reach.nearest) is (bool(labels) or "hit" in verdict)
 
 
 @pytest.mark.parametrize("name", list(KEY))
@@ -42,84 +73,9 @@ def test_what_is_not_given_is_not_compared(tmp_path: Path, name: str) -> None:
     assert reach.hit
 
 
-def test_what_follows_the_architecture_is_left_out(tmp_path: Path) -> None:
-    """An architecture with features is looked up without them."""
-    assert ask(database(tmp_path / "c.db", [row()]), arch=b"gfx90a:sramecc+:xnack-").hit
-
-
-@pytest.mark.parametrize(
-    ("values", "label", "stored"),
-    [
-        (row(arch="gfx908"), "arch", "gfx908"),
-        (row(version=60141133), "hip_version", "60141133, 6.1.41133"),
-        (row(total=bytes(32)), "generator_sum", "00" * 32),
-    ],
-)
-def test_the_value_in_the_way_is_named(
-    tmp_path: Path, values: tuple[object, ...], label: str, stored: str
-) -> None:
-    """Of the nearest row the one value that differs is reported, with what is stored and what is wanted."""
-    path = database(tmp_path / "c.db", [values, row(OTHER)])  # type: ignore[list-item]
-    reach = ask(path)
-    wanted = {"arch": "gfx90a", "hip_version": "6.2.41133", "generator_sum": SUM.hex()}[label]
-    assert reach.verdict == "key-changed"
-    assert reach.differences == (Difference(label, stored, wanted),)
-    assert reach.nearest
-
-
-def test_the_same_kernel_is_nearer_than_a_like_one(tmp_path: Path) -> None:
-    """The kernel itself for other everything is reported rather than a like one for the rest of the key."""
-    path = database(tmp_path / "c.db", [row(KERNEL + "_x"), row(KERNEL, "gfx908", 1, bytes(32))])
-    reach = ask(path)
-    assert [item.label for item in reach.differences] == ["arch", "hip_version", "generator_sum"]
-
-
-def test_the_likest_kernel_is_told(tmp_path: Path) -> None:
-    """Where no row has the kernel the one with the likest name is reported."""
-    path = database(tmp_path / "c.db", [row(OTHER), row(KERNEL.replace("tpt_8", "tpt_4"))])
-    reach = ask(path)
-    assert reach.verdict == "key-changed"
-    assert [item.label for item in reach.differences] == ["kernel_name"]
-    assert "tpt_4" in str(reach.differences[0].left)
-
-
-def test_nothing_like_it_was_never_built(tmp_path: Path) -> None:
-    """Where nothing is like what is wanted it was never built."""
-    reach = ask(database(tmp_path / "c.db", [row("transpose")]))
-    assert (reach.verdict, reach.differences, reach.nearest) == ("never-built", (), "")
-
-
-@pytest.mark.parametrize("name", ["missing.db", "empty.db", "table.db"])
-def test_a_database_without_rows_never_built_it(tmp_path: Path, name: str) -> None:
-    """A file that is missing, empty or has an empty table is nobody's fault."""
-    (tmp_path / "empty.db").touch()
-    database(tmp_path / "table.db")
-    assert ask(tmp_path / name).verdict == "never-built"
-
-
 def test_a_disabled_cache_is_not_consulted(tmp_path: Path) -> None:
     """Where reading is switched off the row that is there does not help."""
     assert ask(database(tmp_path / "c.db", [row()]), enabled=False).verdict == "not-consulted"
-
-
-def test_junk_is_corrupt(tmp_path: Path) -> None:
-    """A file that cannot be parsed is reported as damaged, not as empty."""
-    (tmp_path / "c.db").write_bytes(b"junk" * 100)
-    reach = ask(tmp_path / "c.db")
-    assert (reach.verdict, "not an SQLite database" in reach.detail) == ("corrupt", True)
-
-
-def test_a_table_with_other_columns_is_corrupt(tmp_path: Path) -> None:
-    """A table that rocFFT's select does not fit is reported as damaged."""
-    reach = ask(database(tmp_path / "c.db", schema="CREATE TABLE cache_v1 (a)"))
-    assert (reach.verdict, "no column" in reach.detail) == ("corrupt", True)
-
-
-def test_code_for_another_gpu_is_a_false_hit(tmp_path: Path) -> None:
-    """rocFFT would serve a row whose code is for another GPU, and that is not a hit."""
-    reach = ask(database(tmp_path / "c.db", [row(data=code("gfx908"))]))
-    assert (reach.verdict, reach.hit) == ("false-hit", False)
-    assert "gfx908" in reach.detail
 
 
 def test_a_row_without_code_is_corrupt(tmp_path: Path) -> None:

@@ -59,59 +59,25 @@ def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
     assert differing == {"key", "num_warps", "SHA-256 of the source"}
 
 
+Damage = Callable[[Path], object]
+_LIST = f"__grp__{KERNEL}.json"
+
+
+def _written(name: str, content: bytes) -> Damage:
+    return lambda place: (place / name).write_bytes(content)
+
+
+def _gone(name: str) -> Damage:
+    return lambda place: (place / name).unlink()
+
+
+def _other(flags: int, kernel: str) -> Damage:
+    data = elf64(190, flags=flags, abi_version=8, sections=[(f".text.{kernel}", b"code")])
+    return _written(f"{KERNEL}.cubin", data)
+
+
 def _list_cut(place: Path) -> None:
-    path = place / f"__grp__{KERNEL}.json"
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-def _list_gone(place: Path) -> None:
-    (place / f"__grp__{KERNEL}.json").unlink()
-
-
-def _list_hostile(place: Path) -> None:
-    (place / f"__grp__{KERNEL}.json").write_bytes(b"[" * 100_000)
-
-
-def _child_gone(place: Path) -> None:
-    (place / f"{KERNEL}.ttir").unlink()
-
-
-def _list_short(place: Path) -> None:
-    (place / f"__grp__{KERNEL}.json").write_bytes(b'{"child_paths": {}}')
-
-
-def _binary_gone(place: Path) -> None:
-    (place / f"{KERNEL}.cubin").unlink()
-
-
-def _binary_cut(place: Path) -> None:
-    (place / f"{KERNEL}.cubin").write_bytes(CUBIN[:-3])
-
-
-def _binary_empty(place: Path) -> None:
-    (place / f"{KERNEL}.cubin").write_bytes(b"")
-
-
-def _binary_other(place: Path) -> None:
-    (place / f"{KERNEL}.cubin").write_bytes(b"garbage")
-
-
-def _binary_of_another_kernel(place: Path) -> None:
-    other = elf64(190, flags=0x6005A04, abi_version=8, sections=[(".text.scale", b"code")])
-    (place / f"{KERNEL}.cubin").write_bytes(other)
-
-
-def _binary_for_another_target(place: Path) -> None:
-    other = elf64(190, flags=0x6005004, abi_version=8, sections=[(f".text.{KERNEL}", b"code")])
-    (place / f"{KERNEL}.cubin").write_bytes(other)
-
-
-def _stage_undecodable(place: Path) -> None:
-    (place / f"{KERNEL}.ttir").write_bytes(b"module { \xff }")
-
-
-def _description_cut(place: Path) -> None:
-    (place / f"{KERNEL}.json").write_bytes(b'{"hash"')
+    (place / _LIST).write_bytes((place / _LIST).read_bytes()[:-5])
 
 
 def _description_lacks_shared(place: Path) -> None:
@@ -120,36 +86,31 @@ def _description_lacks_shared(place: Path) -> None:
     (place / f"{KERNEL}.json").write_text(json.dumps(told))
 
 
-def _description_empty(place: Path) -> None:
-    (place / f"{KERNEL}.json").write_bytes(b"{}")
-
-
-def _of_another(place: Path) -> None:
-    put(place.parent, 0, hash=key(5))
+_BINARY_GONE, _CHILD_GONE = _gone(f"{KERNEL}.cubin"), _gone(f"{KERNEL}.ttir")
 
 
 @pytest.mark.parametrize(
     ("damage", "kind", "words"),
     [
         (_list_cut, FindingKind.CORRUPT, "misses it without a word"),
-        (_list_gone, FindingKind.ORPHAN, "misses it without a word"),
-        (_list_hostile, FindingKind.CORRUPT, "nested too deep"),
-        (_list_short, FindingKind.CORRUPT, "misses it without a word"),
-        (_child_gone, FindingKind.TRUNCATED, "misses it without a word"),
-        (_binary_cut, FindingKind.CORRUPT, "at every start"),
-        (_binary_empty, FindingKind.TRUNCATED, "at every start"),
-        (_binary_other, FindingKind.MISLABELLED, "at every start"),
-        (_binary_of_another_kernel, FindingKind.MISLABELLED, "has no kernel add"),
-        (_binary_for_another_target, FindingKind.MISLABELLED, "is for cuda:sm_80"),
-        (_stage_undecodable, FindingKind.CORRUPT, "so the program fails"),
-        (_description_cut, FindingKind.CORRUPT, "at every start"),
+        (_gone(_LIST), FindingKind.ORPHAN, "misses it without a word"),
+        (_written(_LIST, b"[" * 100_000), FindingKind.CORRUPT, "nested too deep"),
+        (_written(_LIST, b'{"child_paths": {}}'), FindingKind.CORRUPT, "misses it without a word"),
+        (_CHILD_GONE, FindingKind.TRUNCATED, "misses it without a word"),
+        (_written(f"{KERNEL}.cubin", CUBIN[:-3]), FindingKind.CORRUPT, "at every start"),
+        (_written(f"{KERNEL}.cubin", b""), FindingKind.TRUNCATED, "at every start"),
+        (_written(f"{KERNEL}.cubin", b"garbage"), FindingKind.MISLABELLED, "at every start"),
+        (_other(0x6005A04, "scale"), FindingKind.MISLABELLED, "has no kernel add"),
+        (_other(0x6005004, KERNEL), FindingKind.MISLABELLED, "is for cuda:sm_80"),
+        (_written(f"{KERNEL}.ttir", b"module { \xff }"), FindingKind.CORRUPT, "so the program fails"),
+        (_written(f"{KERNEL}.json", b'{"hash"'), FindingKind.CORRUPT, "at every start"),
         (_description_lacks_shared, FindingKind.CORRUPT, "lacks shared; Triton serves it"),
-        (_description_empty, FindingKind.CORRUPT, "lacks target; Triton serves it"),
-        (_of_another, FindingKind.MISPLACED, "another entry"),
+        (_written(f"{KERNEL}.json", b"{}"), FindingKind.CORRUPT, "lacks target; Triton serves it"),
+        (lambda place: put(place.parent, 0, hash=key(5)), FindingKind.MISPLACED, "another entry"),
     ],
 )
 def test_damage_is_reported_with_what_comes_of_it_and_repaired(
-    damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
+    damage: Damage, kind: FindingKind, words: str, tmp_path: Path
 ) -> None:
     """A repair removes the directory, so that Triton compiles the kernel again."""
     put(tmp_path, 1)
@@ -190,14 +151,14 @@ def test_every_version_names_folders_in_its_own_way(version: str, tmp_path: Path
     [
         (_list_cut, "3.6.0", "fails at every start"),
         (_list_cut, "3.7.0", "misses it without a word"),
-        (_binary_gone, "3.2", "fails at every start"),
-        (_binary_gone, "3.7.0", "fails at every start"),
-        (_binary_gone, "3.8.0", "misses it without a word"),
-        (_child_gone, "3.7.0", ""),
+        (_BINARY_GONE, "3.2", "fails at every start"),
+        (_BINARY_GONE, "3.7.0", "fails at every start"),
+        (_BINARY_GONE, "3.8.0", "misses it without a word"),
+        (_CHILD_GONE, "3.7.0", ""),
     ],
 )
 def test_what_comes_of_damage_depends_on_the_version(
-    damage: Callable[[Path], None], version: str, words: str, tmp_path: Path
+    damage: Damage, version: str, words: str, tmp_path: Path
 ) -> None:
     """Before 3.8 Triton serves a kernel without the files that are gone, before 3.7 it reads any list."""
     place = put(tmp_path, 0, version) if version in LAYOUTS else put(tmp_path, triton_version=version)
@@ -223,7 +184,7 @@ def test_what_a_killed_writer_left_is_cleared(name: str, tmp_path: Path) -> None
 def test_a_list_of_another_entry_is_seen(tmp_path: Path) -> None:
     """Triton serves the files that it names."""
     first, second = put(tmp_path, 0), put(tmp_path, 1)
-    shutil.copy(second / f"__grp__{KERNEL}.json", first)
+    shutil.copy(second / _LIST, first)
     cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find(key(0))
     (finding,) = cache.check(entry).findings
@@ -290,7 +251,7 @@ def test_a_stripped_kernel_keeps_its_binary_its_times_and_a_list_of_what_is_ther
 ) -> None:
     """The list no longer names what went, as Triton would miss it otherwise."""
     place = put(tmp_path, 0, version)
-    listed = place / f"__grp__{KERNEL}.json"
+    listed = place / _LIST
     os.utime(listed, (1, 1))
     cache, entry = _only(tmp_path)
     assert cache.strips and entry.spare_bytes
@@ -304,21 +265,14 @@ def test_a_stripped_kernel_keeps_its_binary_its_times_and_a_list_of_what_is_ther
     assert not cache.check(after).findings and not list(cache.leftovers())
 
 
-def _others_write(place: Path) -> None:
-    (place / f"__grp__{KERNEL}.json").chmod(0o666)
-
-
 def _list_linked(place: Path) -> None:
-    path = place / f"__grp__{KERNEL}.json"
-    path.symlink_to(path.rename(place.parent / "elsewhere"))
+    (place / _LIST).symlink_to((place / _LIST).rename(place.parent / "elsewhere"))
 
 
-def _rewritten(place: Path) -> None:
-    (place / f"{KERNEL}.ttir").write_bytes(b"module { another }")
-
-
-@pytest.mark.parametrize("harm", [_others_write, _list_cut, _list_linked, _binary_gone])
-def test_a_kernel_that_is_not_sound_is_not_stripped(harm: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "harm", [lambda place: (place / _LIST).chmod(0o666), _list_cut, _list_linked, _BINARY_GONE]
+)
+def test_a_kernel_that_is_not_sound_is_not_stripped(harm: Damage, tmp_path: Path) -> None:
     """Nor is one whose list others may write to."""
     place = put(tmp_path)
     harm(place)
@@ -331,6 +285,6 @@ def test_a_kernel_that_was_compiled_again_meanwhile_is_not_stripped(tmp_path: Pa
     """It changed since the scan."""
     place = put(tmp_path)
     cache, entry = _only(tmp_path)
-    _rewritten(place)
+    (place / f"{KERNEL}.ttir").write_bytes(b"module { another }")
     assert cache.strip(entry) == Kept()
     assert (place / f"{KERNEL}.source").exists()
