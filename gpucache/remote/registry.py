@@ -99,25 +99,15 @@ class _Blob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     platform: Mapping[str, object] = {}
 
 
-class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """The manifest of a pack."""
-
-    schema_version: Literal[2]
-    media_type: Literal["application/vnd.oci.image.manifest.v1+json"]
-    config: _Blob
-    layers: tuple[_Blob, ...]
-    artifact_type: str = _ARTIFACT_TYPE
-    annotations: dict[str, str] = {}
-
-
-class _Top(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An index, or another manifest at the tag that was asked for."""
+class _Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A pack, an image, or an index of them."""
 
     schema_version: Literal[2]
     media_type: str = ""
     artifact_type: str = ""
+    config: _Blob | None = None
+    layers: tuple[_Blob, ...] | None = None
     manifests: tuple[_Blob, ...] = ()
-    layers: tuple[_Blob, ...] = ()
     annotations: dict[str, str] = {}
 
 
@@ -156,7 +146,7 @@ class _TagList(msgspec.Struct, frozen=True):
 
 
 # Of a type that several threads decode for the first time msgspec crashes.
-_TAG_LISTS, _TOPS, _MANIFESTS, _CONFIGS = map(msgspec.json.Decoder, (_TagList, _Top, _Manifest, _Config))
+_TAG_LISTS, _MANIFESTS, _CONFIGS = map(msgspec.json.Decoder, (_TagList, _Manifest, _Config))
 
 
 class _Pack(NamedTuple):
@@ -204,14 +194,6 @@ class _Layer:
         self.parts += (start, data, bytes(-len(data) % _BLOCK))
         self.size = at + len(data) + len(self.parts[-1])
         return at
-
-
-class _Pushed(NamedTuple):
-    """A layer in the registry, and the objects in it."""
-
-    blob: _Blob
-    places: list[_Place]
-    about: Mapping[str, int]
 
 
 class _Span(NamedTuple):
@@ -269,10 +251,10 @@ class RegistryObjects:
         """Packs of the objects that no other pack has; an object exists once its pack does."""
         self._refresh_to_write()
         present: list[str] = []
-        group: list[_Pushed] = []
+        group: list[tuple[_Blob, _Layer]] = []
         for layer in in_parallel(self._push_layer, self._layers(objects, files, present), _AT_ONCE):
             group.append(layer)
-            if len(group) == _PACK_LAYERS or sum(len(one.places) for one in group) >= _PACK_OBJECTS:
+            if len(group) == _PACK_LAYERS or sum(len(one.places) for _, one in group) >= _PACK_OBJECTS:
                 yield from self._push_layers(group)
                 group = []
         yield from self._push_layers(group)
@@ -330,7 +312,8 @@ class RegistryObjects:
             image = self._put_image(blob, layers, about, f"{self._tag}-{architecture}")
             parts.insert(number, (image, platform))
         blobs = tuple(msgspec.structs.replace(blob, platform=platform) for blob, platform in parts)
-        top = _Top(2, _INDEX_TYPE, _ARTIFACT_TYPE, blobs, annotations=_notes(about))
+        notes = _notes(about)
+        top = _Manifest(2, _INDEX_TYPE, _ARTIFACT_TYPE, manifests=blobs, annotations=notes)
         missing = () if last else (400, 404)
         return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
 
@@ -361,10 +344,10 @@ class RegistryObjects:
                 )
                 layer.parts.append(data.removesuffix(_END))
                 layer.size += len(layer.parts[-1])
-        pushed = self._push_layer(layer)
+        blob, _ = self._push_layer(layer)
         written_ns = max(pack.config.written_ns for pack in small)
         about = _sum(pack.config.about for pack in small)
-        self._push_pack((pushed.blob,), _Config(written_ns, tuple(layer.places), about))
+        self._push_pack((blob,), _Config(written_ns, tuple(layer.places), about))
         for pack in small:
             self._drop(pack)
         return True
@@ -426,7 +409,7 @@ class RegistryObjects:
         answer = self._client.ask("GET", f"manifests/{at}", (200, 404), headers=_ACCEPT)
         if answer.status == 404:
             return {}
-        top = self._parsed(answer.data, _TOPS, at)
+        top = self._parsed(answer.data, _MANIFESTS, at)
         digests = [one.digest for one in top.manifests if one.platform == _NO_PLATFORM]
         if self._digest and not top.manifests:
             digests = [self._digest]
@@ -478,22 +461,23 @@ class RegistryObjects:
             return None
         manifest = self._parsed(answer.data, _MANIFESTS, tag)
         blob = _blob_of(answer.data, _MANIFEST_TYPE)
-        if not manifest.layers:
+        if manifest.layers == ():
             return _Pack(tag, blob, (), _EMPTY)
         if digest not in ("", blob.digest) or tag != self._tag_of(blob.digest):
             raise self._damaged(tag, "it is not the artifact that its tag names")
-        if manifest.config.media_type != _PACK_TYPE or manifest.config.size > MOST_JSON_BYTES:
+        found = manifest.config
+        if found is None or found.media_type != _PACK_TYPE or found.size > MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
-        config = self._read_blob(manifest.config)
+        config = self._read_blob(found)
         if config is None:
             return None
-        parsed = self._parsed(config, _CONFIGS, tag)
+        parsed, layers = self._parsed(config, _CONFIGS, tag), manifest.layers or ()
         for place in parsed.objects:
             require_object_name(place.name)
-            sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
+            sizes = [one.size for one in layers[place.layer : place.layer + 1]]
             if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, blob, manifest.layers, parsed)
+        return _Pack(tag, blob, layers, parsed)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -549,22 +533,26 @@ class RegistryObjects:
         if layer.parts:
             yield layer
 
-    def _push_layer(self, layer: _Layer) -> _Pushed:
+    def _push_layer(self, layer: _Layer) -> tuple[_Blob, _Layer]:
+        """A layer in the registry, and the objects in it without their bytes."""
         blob = self._push_blob(b"".join((*layer.parts, _END)), _LAYER_TYPE)
+        layer.parts.clear()
         title = {"org.opencontainers.image.title": f"{blob.digest[7:19]}.tar"}
-        blob = msgspec.structs.replace(blob, annotations=title)
-        return _Pushed(blob, layer.places, layer.about)
+        return msgspec.structs.replace(blob, annotations=title), layer
 
-    def _push_layers(self, layers: Sequence[_Pushed], after_ns: int = 0) -> list[tuple[str, bool]]:
+    def _push_layers(
+        self, layers: Sequence[tuple[_Blob, _Layer]], after_ns: int = 0
+    ) -> list[tuple[str, bool]]:
         """A pack of some layers, if there are any, that is younger than at a time; its objects."""
         places = tuple(
             msgspec.structs.replace(one, layer=number)
-            for number, layer in enumerate(layers)
+            for number, (_, layer) in enumerate(layers)
             for one in layer.places
         )
         if layers:
-            config = _Config(max(self._client.now_ns, after_ns), places, _sum(one.about for one in layers))
-            self._push_pack(tuple(layer.blob for layer in layers), config)
+            about = _sum(one.about for _, one in layers)
+            config = _Config(max(self._client.now_ns, after_ns), places, about)
+            self._push_pack(tuple(blob for blob, _ in layers), config)
         return [(one.name, True) for one in places]
 
     def _push_pack(self, layers: tuple[_Blob, ...], config: _Config, tag: str = "") -> None:
@@ -579,7 +567,7 @@ class RegistryObjects:
         self, config: _Blob, layers: tuple[_Blob, ...], about: Mapping[str, int], tag: str
     ) -> _Blob:
         """Write a manifest at a tag, or at one of its digest."""
-        made = _Manifest(2, _MANIFEST_TYPE, config, layers, annotations=_notes(about))
+        made = _Manifest(2, _MANIFEST_TYPE, _ARTIFACT_TYPE, config, layers, annotations=_notes(about))
         data = msgspec.json.encode(made)
         blob = _blob_of(data, _MANIFEST_TYPE)
         self._put_manifest(tag or self._tag_of(blob.digest), data, _MANIFEST_TYPE)
