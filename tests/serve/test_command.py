@@ -327,6 +327,18 @@ class _Built:
         )
 
 
+def test_a_service_that_nothing_has_asked_is_made_when_it_is_wanted() -> None:
+    """It is made once, for launches that are noted after the command's end; an error leaves none."""
+
+    def broken() -> _Built:
+        raise OSError("no driver")
+
+    later = Later(_Built, [])
+    made = later.now()
+    assert isinstance(made, _Built) and later.now() is made
+    assert Later(broken, []).now() is None
+
+
 def test_builds_are_reported_in_the_order_of_their_start() -> None:
     """The order in which they end depends on threads."""
     running, later = Running(["true"], ""), Later(_Built, [])
