@@ -16,10 +16,8 @@ is one entry.
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.answers.verify import Checked
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.desktop_places import ChromiumPlaces
 from gpucache.caches.files import Files
@@ -54,14 +52,8 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
         key=hashed,
     )
     folders_removed = 1
+    tells_strangers = False
     consequence = "Chromium stores nothing there and compiles its shaders at every start, until it is removed"
-
-    def beside(self) -> Iterator[Checked]:
-        for one in super().beside():
-            (finding,) = one.findings
-            parts = Path(one.entry).relative_to(self.root).parts
-            if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at(parts):
-                yield one
 
     def look(self, item: Files) -> CacheEntry:
         names = item.parts[:-1] if _is_database(item) else item.parts

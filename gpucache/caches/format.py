@@ -119,6 +119,8 @@ class Format(Places):
     """Whether the owner serves the binary of another entry or device, which its programs then use."""
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never considered foreign."""
+    tells_strangers: ClassVar[bool] = True
+    """Whether other files in a place are reported; else people keep them there, too."""
     leaves_to_owner: ClassVar[bool] = True
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares the content with a checksum that the owner stored."""
@@ -511,10 +513,13 @@ class Format(Places):
         """Everything in the cache outside of entries; raises OSError if the root cannot be read."""
         strange = NameTally()
         for node in self._nodes():
+            stranger = node.role is Role.STRANGER or (node.role is Role.LEFT and not self._is_left(node))
+            if stranger and not self.tells_strangers:
+                continue
             told = self._beside(node)
             if told is not None:
                 yield self.told(self.root.joinpath(*node.parts), told)
-            elif node.role is Role.STRANGER or (node.role is Role.LEFT and not self._is_left(node)):
+            elif stranger:
                 strange.add(node.parts[0])
         if strange.count:
             detail = f"it also contains {strange}: {self.owner} does not read or remove it; keep it elsewhere"

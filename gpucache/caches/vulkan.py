@@ -17,7 +17,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.answers.verify import Checked
 from gpucache.caches import files
 from gpucache.caches.binary_format import BinaryFormat
 from gpucache.caches.desktop_places import VulkanPlaces
@@ -48,6 +47,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
     )
     served = "the program hands it to the driver, which takes it if its header names that driver"
     kinds = frozenset({PayloadKind.VULKAN_PIPELINES})
+    tells_strangers = False
     consequence = "the driver takes none of it, or breaks, until the program writes it anew"
 
     @classmethod
@@ -64,12 +64,6 @@ class Vulkan(VulkanPlaces, BinaryFormat):
             with item.open() as folder:
                 if _GTK.fullmatch(item.names[0]) or _is_one(folder, item.names[0]):
                     yield item
-
-    def beside(self) -> Iterator[Checked]:
-        for one in super().beside():
-            (finding,) = one.findings
-            if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
-                yield one
 
     def look(self, item: Files) -> CacheEntry:
         name = item.names[0]

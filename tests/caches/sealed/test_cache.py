@@ -42,6 +42,14 @@ def test_damage_is_seen_where_the_file_shows_it(name: str, tmp_path: Path) -> No
     assert tuple(map(found, damaged)) == _FOUND[name]
 
 
+def test_a_shader_of_another_firefox_is_sound(tmp_path: Path) -> None:
+    """The first byte has the version, of whose hash nothing is known."""
+    path = put("firefox", tmp_path)
+    lay(path, b"\x31" + path.read_bytes()[1:])
+    cache = opened(of_others("firefox"), tmp_path)
+    assert [kinds(cache.check(entry)) for entry in cache.scan()] == [[]]
+
+
 def test_the_hashes_are_those_of_rust() -> None:
     """As files of Firefox have them, and its older ones."""
     data = bytes(range(45))
