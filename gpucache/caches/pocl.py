@@ -66,9 +66,7 @@ is off; and entries that are being removed."""
 _LEFT = "leftovers"
 _MOVED = ("program", "log", "accessed", "binary", "device")
 _TRUSTED = ("program", "kernel", "variant", "binary", "device")
-_TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
-_FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
-"""The beginning of a kernel's head after the word for a kernel: it returns nothing."""
+_TEMPORARY_BYTES = 64 << 10
 _MADE = (
     b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
 )  # fmt: skip
@@ -290,9 +288,6 @@ class ProgramFolder:
             else:
                 detail = f"{printable(name)} in its directory is not PoCL's; keep it elsewhere"
                 yield Problem(FindingKind.LEFTOVER, detail, paths=())
-        for folder in self.unknown if len(self.unknown) < len(self.folders) else ():
-            detail = f"{printable(folder)} is not the name of a kernel of it, so no launch uses it"
-            yield Problem(FindingKind.ORPHAN, detail, paths=())
         seen = self.files.seen
         if old := tuple(one for one in self.roles["temporary"] if seen[one].st_mtime_ns < old_ns):
             size = format_size(sum(seen[one].st_size for one in old))
@@ -561,22 +556,20 @@ class Pocl(PoclPlaces, Format):
         """Whether something in the root with PoCL's temporary name has such content.
 
         People's names may end in six letters too. PoCL's are: an empty file, one that begins as a compiled or
-        preprocessed one, a kernel's source, and a directory with PoCL's names alone. A source may take the
-        word for a kernel from a header; it then has a function's head, and the mode of PoCL's own files.
-        Raises nothing.
+        preprocessed one, a source with the word for a kernel in any case, as macros have it, and a directory
+        with PoCL's names alone. Raises nothing.
         """
-        name, mode = node.parts[-1], node.status.st_mode
+        name = node.parts[-1]
         try:
             with files.open_folder(self.root) as top:
-                if stat.S_ISDIR(mode):
+                if stat.S_ISDIR(node.status.st_mode):
                     with top.folder(name) as folder:
                         return not _read(folder).stays
                 start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
         except (OSError, FormatError):
             return False
-        private = stat.S_IMODE(mode) == _TEMPORARY_MODE and _FUNCTION.search(start)
-        source = name.endswith(".cl") and (b"kernel" in start or private)
-        return not start or start.startswith(_MADE) or bool(source)
+        source = name.endswith(".cl") and b"kernel" in start.lower()
+        return not start or start.startswith(_MADE) or source
 
 
 def _read(folder: Folder) -> ProgramFolder:

@@ -104,14 +104,6 @@ def test_a_jit_object_is_checked_like_a_library(tmp_path: Path) -> None:
     assert [one.kind for one in _check(tmp_path).findings] == [FindingKind.MISLABELLED]
 
 
-def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
-    """A directory of a name that bitcode does not define is asked for by nobody."""
-    folder = build.program(tmp_path, kernels=["vecadd", "rev"])
-    (folder / "rev").rename(folder / "other")
-    kinds = {one.kind for one in _check(tmp_path).findings}
-    assert FindingKind.ORPHAN in kinds
-
-
 def test_a_program_without_any_of_its_compiled_kernels_is_another_entrys(tmp_path: Path) -> None:
     """Swapped bitcode is found by the kernels next to it, and a repair removes the entry."""
     folder = build.program(tmp_path)
