@@ -58,7 +58,7 @@ def sync_all(fds: Sequence[int]) -> None:
     All are on their way before the first is waited for: on a journal, the others take no more time then.
     """
     for fd in fds:
-        if hasattr(os, "posix_fadvise"):
+        if sys.platform == "linux":
             with suppress(OSError):  # of a file that is none
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     for fd in fds:
