@@ -267,6 +267,9 @@ class Folder:
         with os.scandir(_reached(self.path) if self._fd is None else self._fd) as found:
             yield from found
 
+    def names(self) -> list[str]:
+        return os.listdir(_reached(self.path) if self._fd is None else self._fd)  # noqa: PTH208
+
     def sync(self) -> None:
         """Make renames into this directory survive a power cut, if the platform can do that."""
         if self._fd is not None:

@@ -387,14 +387,14 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_256,
-    "engine": 8_804,
+    "caches": 17_263,
+    "engine": 8_889,
     "native": 6_655,
     "answers": 5_445,
     "cli": 6_338,
     "remote": 4_924,
     "serve": 4_519,
-    "store": 3_640,
+    "store": 3_646,
     "backends": 3_779,
     "sources": 2_548,
     "payload": 1_898,

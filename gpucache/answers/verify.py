@@ -54,7 +54,7 @@ class Checked(NamedTuple):
     notes: tuple[str, ...] = ()
     """The trials that gave no result, such as ``not comparable``."""
     counts: bool = True
-    """False for a file that is not an entry (a leftover), which is not counted as checked."""
+    """False for what is not counted as checked: a file that is not an entry, and more of a counted one."""
     unchecked: str = ""
     """Why it could not be checked, if the entry is not at fault: the machine lacks something."""
     checksum: bool = True

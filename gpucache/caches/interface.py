@@ -76,6 +76,10 @@ class Cache(ABC):
     def check(self, entry: CacheEntry) -> Checked:
         """An entry checked whole, leaving its last use alone."""
 
+    def count(self) -> int:
+        """How many entries there are, from their names, if it ``divides``."""
+        return 0
+
     def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
         """Every entry as in ``scan``, with the result of ``check``; if it ``divides``, of several shares only
         one, given by its number from 0 on and the number of shares."""

@@ -133,7 +133,10 @@ class OwnCache(OwnRoot):
             return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
         if isinstance(answer, Damaged):
             return Checked(entry.key, (Finding.about(entry, Problem(answer.damage, answer.detail)),))
-        return _judged(entry, false_claims(answer))
+        return _judged(entry, tuple(false_claims(answer)))
+
+    def count(self) -> int:
+        return self.store.count()
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
         uses_show = _uses_show(self.store)
@@ -289,8 +292,8 @@ def _marked(checked: Checked) -> Checked:
     )
 
 
-def _judged(entry: CacheEntry, claims: Iterable[Claim]) -> Checked:
-    return Checked(entry.key, tuple(Finding.about(entry, Problem(*claim)) for claim in claims))
+def _judged(entry: CacheEntry, claims: Sequence[Claim]) -> Checked:
+    return Checked(entry.key, tuple([Finding.about(entry, Problem(*claim)) for claim in claims]))
 
 
 def _uses_show(store: DirectoryStore) -> bool:
@@ -324,7 +327,7 @@ def _entry(scanned: ScannedEntry, uses_show: bool) -> CacheEntry:
         head.program,
         head.target,
         head.artifact_kind,
-        _variant(head),
+        " ".join(head.options) if head.checks == _UNCHECKED and not head.lowered_names else _variant(head),
         head.located or not head.language,
         toolchain,
         of_device,
@@ -337,6 +340,7 @@ def _entry(scanned: ScannedEntry, uses_show: bool) -> CacheEntry:
     )
 
 
+_UNCHECKED = Checks.NONE.value
 _Fields = tuple[tuple[str, str], ...]
 
 

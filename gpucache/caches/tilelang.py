@@ -13,7 +13,6 @@ Directories are created below ``.staging`` and renamed, without locks; nothing i
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
@@ -83,7 +82,7 @@ class TileLang(Format, of="tilelang"):
         data = item.part(item.names[0], 0, _SCANNED_BYTES)
         info = describe(data)
         if (at := data.find(b"\x7fELF", 4)) > 0 and describe(data[at:]).kind is PayloadKind.CUBIN:
-            info = replace(describe(data[at:]), kind=info.kind)
+            info = describe(data[at:])._replace(kind=info.kind)
         source = next((name for name in item.names if re.match(r"(?:device_)?kernel\.(?:cu|cpp)", name)), "")
         kernels = kernel_names(item.part(source, 0, _SCANNED_BYTES)) if source else iter(info.kernels or ())
         problem = _missing(item)

@@ -16,11 +16,15 @@ what one made of which no use left a trace: its programs may have the cache wher
 """
 
 import struct
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.inspect import Stale
+from gpucache.answers.verify import Checked
 from gpucache.model import Toolchain
 from gpucache.units import format_age
 
@@ -63,6 +67,13 @@ class _Uses:
         self.entries = 0
         self.size_bytes = 0
 
+    def include(self, other: "_Uses") -> None:
+        self.first_ns = min(self.first_ns, other.first_ns)
+        self.last_ns = max(self.last_ns, other.last_ns)
+        self.shown |= other.shown
+        self.entries += other.entries
+        self.size_bytes += other.size_bytes
+
 
 def origin(entry: CacheEntry) -> Origin:
     return Origin(entry.producer, entry.gone, entry.toolchain, entry.toolchain_identity)
@@ -84,6 +95,7 @@ class Origins:
     def __init__(self) -> None:
         self.found: dict[Origin, _Uses] = {}
         self.seen = 0
+        self._versions = array("q")
         self.used_ns = 0
         """The last use of any entry; 0 if no entry shows a use since it was made."""
 
@@ -106,6 +118,46 @@ class Origins:
                 uses.entries += 1
                 uses.size_bytes += entry.size_bytes
             yield entry
+
+    def versions_of(
+        self, checked: Iterable[tuple[CacheEntry, Checked]]
+    ) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Passes checked entries through and counts them; keeps 24 bytes of each that has versions."""
+        results: deque[Checked] = deque()
+
+        def entries() -> Iterator[CacheEntry]:
+            for entry, result in checked:
+                results.append(result)
+                yield entry
+
+        for entry in self.of(entries()):
+            if _has_versions(entry):
+                build = hash((entry.program, entry.target, entry.artifact_kind, entry.variant))
+                since_ns = max(entry.created_ns, entry.last_used_ns) + _TOGETHER_NS
+                self._versions.extend((build, entry.created_ns, since_ns))
+            yield entry, results.popleft()
+
+    def include(self, other: "Origins") -> None:
+        """Add the entries that a copy of this process counted."""
+        self.seen += other.seen
+        self.used_ns = max(self.used_ns, other.used_ns)
+        self._versions += other._versions
+        for one, uses in other.found.items():
+            self.found.setdefault(one, _Uses(uses.sample)).include(uses)
+
+    def may_supersede(self) -> bool:
+        """Whether any entry of ``versions_of`` was made long after the last use of a version of it."""
+        if not self.used_ns:
+            return False
+        several = {one for one, two in pairwise(sorted(self._versions[::3])) if one == two}
+        made: dict[int, int] = {}
+        since: dict[int, int] = {}
+        for at, build in enumerate(self._versions[::3]):
+            if build in several:
+                made_ns, since_ns = self._versions[3 * at + 1 : 3 * at + 3]
+                made[build] = max(made_ns, made.get(build, made_ns))
+                since[build] = min(since_ns, since.get(build, since_ns))
+        return any(since[build] < made[build] for build in several)
 
     def samples(self) -> Iterator[CacheEntry]:
         return (uses.sample for uses in self.found.values())

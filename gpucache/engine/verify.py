@@ -42,33 +42,43 @@ def verify_caches(
     selected = opened.select(words)
     origins = [Origins() for _ in selected]
     now_ns = time.time_ns()
-    old, total = [], 0
-    for of, (cache, own) in zip(origins, selected, strict=True):
+    large = [
+        0 if words or whole or cache.location().root in trials else _large(cache) for cache, _ in selected
+    ]
+    old, total, done = list[Judge](), sum(large), 0
+    for of, size, (cache, own) in zip(origins, large, selected, strict=True):
         # Entries that no word names may show that their toolchain is in use.
-        old.append(of.superseded(cache.scan() if words else own, now_ns))
+        old.append(of.superseded(() if size else cache.scan() if words else own, now_ns))
         total += len([*own]) if words else of.seen
-    done = 0
-    named = [own for _, own in selected] if words else [one.samples() for one in origins]
-    here = tuple(toolchains(chain(*named)))
+
+    def told(cache: Cache, found: Iterable[tuple[Checked, CacheEntry | None]]) -> Iterator[Checked]:
+        nonlocal done
+        wrong: list[tuple[Checked, CacheEntry | None]] = []
+        for checked, entry in found:
+            progress(done, total, checked.entry[:12])
+            done += checked.counts
+            if repair and checked.findings:
+                wrong.append((checked, entry))
+            else:
+                yield checked
+        yield from repaired(cache, wrong)
+
     try:
-        for (cache, entries), of, its in zip(selected, origins, old, strict=True):
-            wrong: list[tuple[Checked, CacheEntry | None]] = []
-            for checked, entry in run_verify(
+        for (cache, _), of, size in zip(selected, origins, large, strict=True):
+            yield from told(cache, run_shares(cache, size, of) if size else ())
+        named = [own for _, own in selected] if words else [one.samples() for one in origins]
+        here = tuple(toolchains(chain(*named)))
+        for (cache, entries), of, its, size in zip(selected, origins, old, large, strict=True):
+            stale = of.stale(here, now_ns)
+            found = run_verify(
                 cache,
                 entries if words else None,  # a cache is read again rather than kept in memory
                 old=its,
-                stale=of.stale(here, now_ns),
+                stale=stale,
                 trials=trials.get(cache.location().root, ()),
                 whole=not words,
-                sound_alike=0 if words or whole else of.seen,
-            ):
-                progress(done, total, checked.entry[:12])
-                done += entry is not None
-                if repair and checked.findings:
-                    wrong.append((checked, entry))
-                else:
-                    yield checked
-            yield from repaired(cache, wrong)
+            )
+            yield from told(cache, _later(cache, of, stale, now_ns) if size else found)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{done} of {total} were checked") from None
 
@@ -81,30 +91,12 @@ def run_verify(
     stale: Mapping[Origin, str] = MappingProxyType({}),
     trials: Sequence[Try] = (),
     whole: bool = True,
-    sound_alike: int = 0,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry, then the files of no entry; ``whole`` is False for a selection of entries.
 
     Without ``entries`` they are all that the cache has. ``old`` finds superseded entries, and ``stale``
-    are the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which
-    of them are sound: so many are shared out among the cores.
+    are the origins of unused ones.
     """
-    shares = 1
-    if sound_alike >= 2 * _WORTH_A_SHARE and not trials and cache.divides:
-        from gpucache.engine.workers.capacity import cores  # which a small cache does not need
-        from gpucache.host.forks import shared_out
-
-        shares = min(cores(), sound_alike // _WORTH_A_SHARE)
-    if shares > 1:
-
-        def told(number: int) -> Iterator[tuple[Checked, CacheEntry, int]]:
-            found = cache.checked((number, shares))
-            return _counted((_known(checked, entry, old, stale), entry) for entry, checked in found)
-
-        for checked, entry, times in shared_out(told, shares):
-            yield from repeat((checked, entry), times)
-        yield from ((leftover, None) for leftover in cache.leftovers())
-        return
     stopped = ""
     for entry, checked in _checked(cache, entries):
         if trials and not checked.findings and checked.counts:
@@ -118,12 +110,53 @@ def run_verify(
         yield from ((leftover, None) for leftover in cache.leftovers())
 
 
+def _large(cache: Cache) -> int:
+    """The number of a cache's entries if they are worth sharing out among the cores, else 0."""
+    count = cache.count() if cache.divides else 0
+    return count if count >= 2 * _WORTH_A_SHARE else 0
+
+
+def run_shares(cache: Cache, size: int, origins: Origins) -> Iterator[tuple[Checked, CacheEntry | None]]:
+    """Checks each entry of a large cache, all of them shared out among the cores, then the files of no entry.
+
+    Entries are read once, and counted in ``origins``; which of the sound ones is which is not told.
+    """
+    from gpucache.engine.workers.capacity import cores  # which a small cache does not need
+    from gpucache.host.forks import shared_out
+
+    shares = min(cores(), size // _WORTH_A_SHARE)
+
+    def done(number: int) -> Iterator[tuple[Checked, CacheEntry, int] | Origins]:
+        own = Origins()
+        yield from _counted(own.versions_of(cache.checked((number, shares))))
+        yield own
+
+    for one in shared_out(done, shares):
+        if isinstance(one, Origins):
+            origins.include(one)
+        else:
+            yield from repeat(one[:2], one[2])
+    yield from ((leftover, None) for leftover in cache.leftovers())
+
+
+def _later(
+    cache: Cache, origins: Origins, stale: Mapping[Origin, str], now_ns: int
+) -> Iterator[tuple[Checked, CacheEntry | None]]:
+    """What is found of entries that were checked already: those that are stale or superseded."""
+    if stale or origins.may_supersede():
+        old = Origins().superseded(cache.scan(), now_ns)
+        for entry in cache.scan():
+            found = _known(Checked(entry.key, counts=False), entry, old, stale)
+            if found.findings:
+                yield found, entry
+
+
 def _counted(
-    found: Iterable[tuple[Checked, CacheEntry]],
+    found: Iterable[tuple[CacheEntry, Checked]],
 ) -> Iterator[tuple[Checked, CacheEntry, int]]:
     """Each entry with a finding; runs of sound entries are one outcome with their number."""
     times = 0
-    for checked, entry in found:
+    for entry, checked in found:
         if checked.findings or checked.notes or checked.unchecked or not checked.counts:
             yield checked, entry, 1
             continue

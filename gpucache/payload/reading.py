@@ -45,8 +45,7 @@ _BACKENDS = {
 """The backend that runs a payload that is not for CUDA."""
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadInfo:
+class PayloadInfo(NamedTuple):
     """The description of a payload, in words that can be shown: names from the bytes are made printable."""
 
     kind: PayloadKind

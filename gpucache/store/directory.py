@@ -242,6 +242,10 @@ class DirectoryStore(EntryReader):
             self._sampled = time.monotonic(), found
         return found
 
+    def count(self) -> int:
+        """How many files have the name of an entry; raises CacheUnusableError."""
+        return sum(not stray for *_, stray in scan.walk(self._root, self._unread.setdefault))
+
     def scan_whole(self, share: Share = ALL) -> Iterator[Judged]:
         """Like ``scan``, with each entry read whole and verified as by ``check``, and its false claims; None
         in their place if it is not sound."""

@@ -82,7 +82,7 @@ def lock_name(key: CacheKey) -> str:
 def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs in this directory of ``entries/``."""
     stem = name.removesuffix(ENTRY_SUFFIX)
-    return stem[:2] == folder and len(stem) == 64 and not stem.strip(_HEX) and name.endswith(ENTRY_SUFFIX)
+    return len(stem) == 64 and len(name) > 64 and stem[:2] == folder and not stem.strip(_HEX)
 
 
 def is_in_root(name: str) -> bool:

@@ -139,7 +139,7 @@ def _known(folder: Folder, seen: Seen) -> ScannedEntry | None:
         known = decode_head(head)
     except (ValueError, RecursionError):
         return None
-    return ScannedEntry(folder.path, name, FileIdentity(*identity), allocated_bytes, known)
+    return ScannedEntry(folder.path, name, identity, allocated_bytes, known)
 
 
 def _judged(folder: Folder, seen: Seen) -> Judged | None:
@@ -191,8 +191,8 @@ def _folders(root: RootFolder, unread: Unread, share: Share) -> Iterator[tuple[F
             with folder:
                 names: tuple[list[str], list[str]] = [], []
                 try:  # listed first, as files may be removed during the walk
-                    for inner in folder.entries():
-                        names[not layout.fits(found.name, inner.name)].append(inner.name)
+                    for name in folder.names():
+                        names[not layout.fits(found.name, name)].append(name)
                 except OSError as error:
                     unread(folder.path, _unlisted(folder.path, error))
                 yield folder, *names

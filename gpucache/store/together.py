@@ -13,6 +13,7 @@ from typing import Any
 from gpucache.folders import Folder
 from gpucache.native.locate import find
 from gpucache.store.format import HEADER
+from gpucache.store.interface import FileIdentity
 
 LEAST = 8
 """The number of entries of a directory from which on loading the library is worth it."""
@@ -22,8 +23,9 @@ _OF_HEAD, _ROOM = 4 << 10, 1 << 20
 _SEEN = struct.Struct("=5Q2I32s")
 """``struct seen``: inode, size, mtime, allocated bytes, where its bytes begin, sizes of head and payload, and
 the SHA-256 of the payload."""
-Seen = tuple[str, tuple[int, int, int], int, bytes, bytes, bytes]
-"""Name, inode, size and mtime, allocated bytes, and the head, which is empty if the entry is in doubt. Of one
+_HEADER = HEADER.size
+Seen = tuple[str, FileIdentity, int, bytes, bytes, bytes]
+"""Name, identity, allocated bytes, and the head, which is empty if the entry is in doubt. Of one
 that was read whole also the payload and its SHA-256: every sum is checked, and the key."""
 
 
@@ -62,11 +64,11 @@ class Together:
             some = names[:_AT_ONCE]
             done = look(fd, "".join(some).encode(), len(some), self._whole, *at, len(room))
             rows = _SEEN.iter_unpack(seen[: done * _SEEN.size])
-            for name, (inode, size, mtime_ns, allocated, begin, head, payload, digest) in zip(
-                some, rows, strict=False
-            ):
-                head_at, end = begin + HEADER.size, begin + size
-                text = bytes(room[head_at : head_at + head])
-                content = bytes(room[end - payload : end]) if self._whole else b""
-                yield name, (inode, size, mtime_ns), allocated, text, content, digest
+            for name, row in zip(some, rows, strict=False):
+                inode, size, mtime_ns, allocated, begin, head, payload, digest = row
+                begin += _HEADER
+                text = room[begin : begin + head].tobytes()
+                end = begin - _HEADER + size
+                content = room[end - payload : end].tobytes() if self._whole else b""
+                yield name, FileIdentity(inode, size, mtime_ns), allocated, text, content, digest
             names = names[done:]

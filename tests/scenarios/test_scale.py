@@ -1,19 +1,26 @@
 """The generator of large caches, on a small scale: its entries are sound and its misses are explained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.answers.verify import Finding
+from gpucache.answers.verify import Checked, Finding
 from gpucache.assembly import open_cache
+from gpucache.engine import verify
 from gpucache.engine.lookup import find, look_up
+from gpucache.engine.selection import Opened
+from gpucache.engine.staleness import Origins
 from gpucache.engine.stores import Stores
-from gpucache.engine.verify import run_verify
+from gpucache.engine.verify import run_shares, run_verify
+from gpucache.keys import cache_key
+from gpucache.model import Entry, KeyField
 from gpucache.settings import Settings
 from gpucache.store.directory import DirectoryStore
-from tests.benchmarks.large_cache import make_cache, wanted
+from gpucache.store.interface import ScannedEntry
+from tests.benchmarks.large_cache import CREATED_NS, make_cache, wanted
 
 
 @pytest.fixture
@@ -34,15 +41,54 @@ def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Pat
     second.write_bytes(second.read_bytes()[:-1] + b"?")
     first.with_name("thesis.txt").write_text("a year of work")
     cache = open_cache(Settings(root, "test"))
-    entries = list(cache.scan())
-    last = entries[-1].key
 
-    def found(sound_alike: int) -> list[tuple[bool, tuple[Finding, ...]]]:
-        checked = run_verify(cache, None, old=lambda one: one.key == last, sound_alike=sound_alike)
-        return sorted((entry is not None, one.findings) for one, entry in checked)
+    def told(found: Iterable[tuple[Checked, CacheEntry | None]]) -> list[tuple[bool, tuple[Finding, ...]]]:
+        return sorted((entry is not None, one.findings) for one, entry in found)
 
-    assert found(10**6) == found(0)
-    assert [len(findings) for _, findings in found(0)].count(1) == 4 and len(found(0)) == 181
+    alone = told(run_verify(cache, None))
+    assert told(run_shares(cache, 10**6, Origins())) == alone
+    assert [len(findings) for _, findings in alone].count(1) == 3 and len(alone) == 181
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("days", [10, 0])
+def test_superseded_entries_of_a_large_cache_are_found(
+    made: Callable[[int, int], Path], monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """A newer version of an entry is found among those that other processes read; without one nothing is read
+    twice."""
+    root = made(8, 3)
+    cache = open_cache(Settings(root, "test"))
+    store = DirectoryStore(root, writable=True)
+    old = next(iter(store.scan()))
+    whole = store.check(old)
+    assert isinstance(whole, Entry)
+    for number in range(2 if days else 1):
+        created_ns = CREATED_NS + number * days * 86_400 * 10**9
+        fields = (*whole.detail.key_fields, KeyField("number", str(number)))
+        head = whole.head._replace(created_ns=created_ns, place="here", program="twice")
+        detail = whole.detail._replace(key_fields=fields)
+        store.publish(whole._replace(key=cache_key(fields), head=head, detail=detail))
+
+    def found(share: int) -> list[Finding]:
+        monkeypatch.setattr(verify, "_WORTH_A_SHARE", share)
+        opened = Opened(Settings(root, "test"), (cache,))
+        told = verify.verify_caches(opened, (), {}, lambda _: (), lambda *_: None, repair=False, whole=False)
+        return [finding for one in told for finding in one.findings]
+
+    alone = found(10**9)
+    assert found(2) == alone and len(alone) == bool(days)
+    scans = 0
+
+    def scan(_: DirectoryStore, *, heads: bool = True) -> Iterator[ScannedEntry]:
+        nonlocal scans
+        scans += 1
+        yield from store_scan(store, heads=heads)
+
+    store_scan = DirectoryStore.scan
+    monkeypatch.setattr(DirectoryStore, "scan", scan)
+    found(2)
+    assert scans == (2 if days else 0)
 
 
 def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path]) -> None:
