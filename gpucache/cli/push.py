@@ -100,7 +100,7 @@ def push(
     The tag of oci:// (default: gpucache) is an image index. Its images for amd64 and arm64 contain the files
     as programs expect them: entries of gpucache as a root, those of each other system below its name. Mount
     it as an image volume, and set GPUCACHE_SYSTEM_DIRS to the directory. Clients that follow no index find
-    the images at TAG-amd64 and TAG-arm64. 'skopeo copy --all' copies the whole store, with --preserve-digests
+    the images at TAG.amd64 and TAG.arm64. 'skopeo copy --all' copies the whole store, with --preserve-digests
     also its digests. oci://HOST/REPOSITORY@sha256:DIGEST, of the index, is the store as it was; later pushes
     merge small packs, so pin the digest of a copy.
 

@@ -7,7 +7,7 @@ to 32 MiB, and whose config says where in them each object is. A pack has its ow
 of packs at its first read, and again when it lists or creates.
 
 TAG itself is an image index, derived from all packs whenever one was written: for each platform an image of
-all layers, which also has the tag ``TAG-<architecture>`` for clients that follow no index, then the packs. So
+all layers, which also has the tag ``TAG.<architecture>`` for clients that follow no index, then the packs. So
 a copy of the index is a store, as is its digest, ``REPOSITORY@sha256:...``, which can only be read. Tags
 count before the index, which another writer may have derived from fewer packs; the first writer to a copy
 gives its packs their tags. So that the images have few layers, small packs are merged.
@@ -309,7 +309,7 @@ class RegistryObjects:
             diffs = [one.digest for one in layers]
             config = {**platform, "config": {}, "rootfs": {"type": "layers", "diff_ids": diffs}}
             blob = self._push_blob(msgspec.json.encode(config), _CONFIG_TYPE)
-            image = self._put_image(blob, layers, about, f"{self._tag}-{architecture}")
+            image = self._put_image(blob, layers, about, f"{self._tag}.{architecture}")
             parts.insert(number, (image, platform))
         blobs = tuple(msgspec.structs.replace(blob, platform=platform) for blob, platform in parts)
         notes = _notes(about)

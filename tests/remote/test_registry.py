@@ -222,7 +222,7 @@ def test_oras_pulls_the_files_of_an_image(url: str, tmp_path: Path, by_digest: b
     with _opened(place) as opened:
         list(opened.create([(ONE, b"1"), (TWO, b"2")]))
         opened.finish()
-    reference = f"@{_digest(_raw(f'{place}:gpucache-amd64'))}" if by_digest else ":gpucache-amd64"
+    reference = f"@{_digest(_raw(f'{place}:gpucache.amd64'))}" if by_digest else ":gpucache.amd64"
     client = oras.client.OrasClient(insecure=True)
     [layer] = client.pull(f"{place.removeprefix('oci://')}{reference}", outdir=str(tmp_path))
     with tarfile.open(layer) as tar:
@@ -247,7 +247,7 @@ def test_the_index_has_an_image_for_each_platform_and_then_the_packs(url: str) -
     assert len(images[0]["layers"]) == 2
     assert images[0]["layers"] == images[1]["layers"]
     packs = {f"gpucache-{one['digest'][7:19]}" for one in index["manifests"][2:]}
-    assert {"gpucache", "gpucache-amd64", "gpucache-arm64", *packs} == set(_tags(place))
+    assert {"gpucache", "gpucache.amd64", "gpucache.arm64", *packs} == set(_tags(place))
 
 
 def test_a_copy_of_the_index_is_a_store(url: str, tmp_path: Path) -> None:
