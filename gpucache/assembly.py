@@ -241,7 +241,7 @@ def open_stores(
         user=user,
         systems=systems,
         origin=settings.root_origin if settings.root_origin != "default" else "",
-        unasked=lambda: [HitStore(root, writable=False) for root in _unasked(settings)],
+        unasked=cache(lambda: [HitStore(root, writable=False) for root in _unasked(settings)]),
         command=command,
         disabled=settings.disabled,
         read_only=settings.read_only,

@@ -114,9 +114,14 @@ class Folder:
             give_back(self._fd)
             self._fd = None
 
+    def __del__(self) -> None:
+        self.close()
+
     def lent(self) -> "Folder":
-        """The directory for a caller that must not close it."""
-        return _Lent(self._path, self._fd)
+        """The directory for a caller for whom it stays open, and who does not close it."""
+        lent = _Lent(self._path, self._fd)
+        lent.owner = self
+        return lent
 
     def status(self) -> os.stat_result:
         return os.stat(_reached(self.path)) if self._fd is None else os.fstat(self._fd)  # noqa: PTH116
@@ -280,9 +285,10 @@ class Folder:
 
 
 class _Lent(Folder):
-    """A directory that is closed elsewhere."""
+    """A directory that is closed when neither its owner nor anybody it is lent to has it any more."""
 
-    __slots__ = ()
+    __slots__ = ("owner",)
+    owner: Folder
 
     def close(self) -> None:
         """Leave it open."""

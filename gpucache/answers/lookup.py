@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.keys import Difference
-from gpucache.model import Artifact, CacheKey, EntryHead
+from gpucache.model import Artifact, CacheKey, Entry, EntryHead
 
 
 class Verdict(StrEnum):
@@ -122,3 +122,5 @@ class Built(NamedTuple):
     """Whether the miss says that already."""
     publish_failed: bool = False
     """Whether that is because the cache could not be written."""
+    entry: Entry | None = None
+    """What was published."""

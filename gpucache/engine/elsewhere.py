@@ -73,7 +73,7 @@ def _keep(
     try:
         # As it can be fetched again, it need not survive a power cut.
         if store.put_file(entry, file, time.time_ns()) and prepared is not None:
-            record_build(store, named(prepared.request.program), entry, "pulled")
+            record_build(store, named(prepared.request.program), entry, what="pulled")
     except (OSError, CacheUnusableError) as error:
         remote.warn(f"entries of GPUCACHE_REMOTE are fetched at each start: {not_kept(store.root, error)}")
         return False

@@ -10,12 +10,12 @@ import heapq
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import count
+from functools import cache, cached_property
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.prepare import Identity, Prepared
@@ -56,9 +56,14 @@ class Record:
     identity: Identity
     events: tuple[Event, ...]
 
-    def of(self, prepared: Prepared) -> list[Event]:
-        keys = (str(prepared.key), str(prepared.located_key))
-        return [event for event in self.events if event.key in keys]
+    def last(self, prepared: Prepared) -> list[Event]:
+        """The last event of a request's keys, if there is one."""
+        found = map(self._last.get, (str(prepared.key), str(prepared.located_key)))
+        return sorted(filter(None, found), key=lambda event: event.when_ns)[-1:]
+
+    @cached_property
+    def _last(self) -> Mapping[str, Event]:
+        return {event.key: event for event in self.events}
 
     @cached_property
     def builds(self) -> list[Event]:
@@ -67,7 +72,11 @@ class Record:
 
     def is_kin(self, event: Event) -> bool:
         """Whether an event is of this program, and not of another with a kernel of its name."""
-        return self.identity.is_kin(event.program, event.source)
+        return event.source == self.identity.mark or self._is_named_alike(event.program)
+
+    @cached_property
+    def _is_named_alike(self) -> Callable[[str], bool]:
+        return cache(lambda program: self.identity.is_kin(program, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +89,11 @@ class Nearest:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     record: Record
     event: Event
     same_device: bool | None = None
     """Whether it was built for the requested device; None before its head is read."""
-
-    @property
-    def store(self) -> "DirectoryStore":
-        return self.record.store
 
 
 def explain(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
@@ -140,7 +144,7 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
         or _nearest(stores, records, prepared)
         or _unknown(stores, prepared, records)
     )
-    last = (event for record in records for event in record.of(prepared)[-1:])
+    last = (event for record in records for event in record.last(prepared))
     failed = next((event for event in last if event.what == FAILED), None)
     return miss if failed is None else miss.failed(format_instant(failed.when_ns))
 
@@ -148,7 +152,7 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
 def is_poisoned(stores: Stores, prepared: Prepared, timeout_s: float) -> bool:
     """Whether a key is on the poison list, unless a shorter time limit than this one put it there."""
     records = (record_of(store, prepared.request.program) for store in stores.on_disk())
-    last = [event for record in records for event in record.of(prepared)[-1:]]
+    last = [event for record in records for event in record.last(prepared)]
     poisoned = [event for event in last if _is_poisoning(event)]
     return bool(poisoned) and not any(0 < event.limit_s < timeout_s for event in poisoned)
 
@@ -161,7 +165,7 @@ def _is_poisoning(event: Event) -> bool:
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     """The miss that the last event of this key explains, if it does."""
     for record in records:
-        for last in record.of(prepared)[-1:]:
+        for last in record.last(prepared):
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
             if last.what in _GONE:
                 verdict, word = _GONE[last.what]
@@ -178,7 +182,7 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     """A miss if this very key was built and no event explains why its entry is gone."""
     for record in records:
-        for last in record.of(prepared)[-1:]:
+        for last in record.last(prepared):
             if last.what in MADE:
                 when = format_instant(last.when_ns)
                 removed = record.store.history.removed(last.program)
@@ -347,22 +351,19 @@ _Rank = tuple[bool, bool, int, int]
 """Whether the program differs, whether the device differs, the weight of the differences, the age."""
 
 
-def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
-    """The recorded events under a program's names, and under those that its aliases lead to."""
-    led = [
-        event.why for alias in identity.aliases for event in store.history.events(alias)[-_NAMES_FOLLOWED:]
-    ]
-    names = dict.fromkeys([*identity.names, *led])
-    return [event for name in names for event in store.history.events(name)]
-
-
 def record_of(store: "DirectoryStore", program: Program) -> Record:
     """The histories of a program: by name, base name and kernel, or by its source if it has no kernel.
 
-    The events of entries that could not be read are among them, whatever their program was.
+    Also those under names that its aliases lead to. The events of entries that could not be read are among
+    them, whatever their program was.
     """
     identity = Identity.of(program)
-    events = (*_events(store, identity), *store.history.events(UNREADABLE))
+    names, aliases = (*identity.names, UNREADABLE), identity.aliases
+    read = store.history.events(*aliases, *names)
+    led = [[event.why for event in read if event.program == one][-_NAMES_FOLLOWED:] for one in aliases]
+    more = [name for name in dict.fromkeys(chain.from_iterable(led)) if name not in names]
+    events = [event for event in read if event.program in names]
+    events += store.history.events(*more) if more else []
     return Record(store, identity, tuple(sorted(events, key=lambda event: event.when_ns)))
 
 
@@ -385,7 +386,7 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
                 heapq.heappush(pending, (closer[0], number, closer[1]))
             continue
         details += 1
-        detail = candidate.store.detail(CacheKey(candidate.event.key))
+        detail = candidate.record.store.detail(CacheKey(candidate.event.key))
         if detail is None:
             continue
         # Locations count only if the entry has them.
@@ -404,16 +405,12 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
 def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, int, _Candidate]]:
     """Every recorded build with a lower bound of its rank, from its event alone, and with a number."""
     options, numbers = prepared.compilation.inputs.options, count()
+    lightest = cache(lambda before: 0 if before is None else least_options_weight(before, options))
     for record in records:
         latest = {event.key: event for event in record.events if event.what in MADE and event.key}
         for event in list(latest.values())[-_HEADS_READ:]:
-            lightest = 0 if event.options is None else least_options_weight(event.options, options)
-            least = (
-                not record.is_kin(event),
-                False,
-                lightest + weight(_edited(record, event)),
-                -event.when_ns,
-            )
+            edited = _EDITED if _edited(record, event) else 0
+            least = (not record.is_kin(event), False, lightest(event.options) + edited, -event.when_ns)
             yield least, next(numbers), _Candidate(record, event)
 
 
@@ -499,6 +496,7 @@ _LABELS: Mapping[str, tuple[int, str]] = {
     "local size": (0, "an older gpucache had local sizes in the key, which no longer belong there"),
 }
 """The weight of a difference by its label, and its phrase if that is not 'label left -> right'."""
+_EDITED = _LABELS["source"][0]
 _OLDER = (
     "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
     "it is compiled once more"

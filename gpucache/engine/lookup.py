@@ -106,8 +106,13 @@ def publish(
     artifact: Artifact,
     miss: Miss,
     changed: str | None,
+    *,
+    records: bool = True,
 ) -> Built:
-    """Store the compiled artifact. If that is not possible, the note of the result says why."""
+    """Store the compiled artifact. If that is not possible, the note of the result says why.
+
+    Unless it ``records`` the build in the program's history, the caller does.
+    """
     if artifact.uncovered:
         unseen = (
             f"the compiler read {format_list(artifact.uncovered)}, which the key does not cover; "
@@ -132,13 +137,14 @@ def publish(
     except (OSError, CacheUnusableError) as error:
         return Built(artifact, miss, None, note=not_kept(store.root, error), publish_failed=True)
     stores.keep_in_memory(entry)
-    record_build(store, prepared.request.program, entry)
+    if records:
+        record_build(store, prepared.request.program, entry)
     if stores.remote is not None:
         stores.remote().send(entry)
     if stores.trim is not None:
         with suppress(OSError, CacheUnusableError):
             stores.trim()
-    return Built(artifact, miss, entry.key)
+    return Built(artifact, miss, entry.key, entry=entry)
 
 
 def changed_headers(stores: Stores, prepared: Prepared) -> str | None:

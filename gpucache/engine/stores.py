@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpucache.engine.explain import Record
     from gpucache.store.directory import DirectoryStore
-    from gpucache.store.interface import RefusedRoot
+    from gpucache.store.interface import Event, RefusedRoot
     from gpucache.store.memory import MemoryStore
 
 
@@ -164,38 +164,41 @@ def note_failure(stores: Stores, prepared: Prepared, miss: Miss) -> Miss:
 
 def record_failure(stores: Stores, prepared: Prepared) -> None:
     """Record in the program's history that it does not compile, unless that is the last known of this key."""
-    from gpucache.store.interface import FAILED
+    from gpucache.store.interface import FAILED, Event
 
     store, key, request = stores.target, str(prepared.key), prepared.request
     if store is not None:
         known = [event.what for event in store.history.events(request.program.name) if event.key == key]
         if known[-1:] != [FAILED]:
-            _record(store, request.program, FAILED, time.time_ns(), key, str(request.target))
+            _record(store, request.program, Event(time.time_ns(), FAILED, key, str(request.target)))
 
 
-def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: str = "built") -> None:
-    """Record a build in the program's history, and once in the histories of aliases that lead to it."""
-    when_ns = entry.head.created_ns if what == "built" else time.time_ns()
-    _record(store, program, what, when_ns, str(entry.key), entry.head.target, entry.head.options)
-
-
-def _record(
-    store: "DirectoryStore",
-    program: Program,
-    what: str,
-    when_ns: int,
-    key: str,
-    target: str,
-    options: tuple[str, ...] | None = None,
+def record_build(
+    store: "DirectoryStore", program: Program, *entries: Entry | Hit, what: str = "built"
 ) -> None:
-    from gpucache.engine.prepare import Identity  # which no hit needs
-    from gpucache.store.interface import Event
+    """Record builds in the program's history, and once in the histories of aliases that lead to it."""
+    from gpucache.store.interface import Event  # which no hit needs
 
-    known = Identity.of(program)
-    store.history.record(known.name, Event(when_ns, what, key, target, source=known.mark, options=options))
-    for alias, name in known.aliases.items():
-        if name != known.name and all(event.why != known.name for event in store.history.events(alias)):
-            store.history.record(alias, Event(when_ns, "named", "", "", why=known.name))
+    found = [(one.head.created_ns if what == "built" else time.time_ns(), one) for one in entries]
+    events = (
+        Event(when_ns, what, str(one.key), one.head.target, options=one.head.options)
+        for when_ns, one in found
+    )
+    _record(store, program, *events)
+
+
+def _record(store: "DirectoryStore", program: Program, *events: "Event") -> None:
+    from gpucache.engine.prepare import Identity  # which no hit needs
+
+    known, history = Identity.of(program), store.history
+    named = [
+        one
+        for one, name in known.aliases.items()
+        if name != known.name and not history.is_led(one, known.name)
+    ]
+    leading = events[0]._replace(what="named", key="", target="", why=known.name, options=None)
+    own = [event._replace(source=known.mark) for event in events]
+    history.record_all([(known.name, own), *((alias, [leading]) for alias in named)])
 
 
 def not_kept(root: "Path", error: OSError | CacheUnusableError) -> str:

@@ -328,10 +328,22 @@ class NVRTCServing(Session[Call]):
             made, known = (format_list(sorted(each)) for each in (given.artifacts, kinds))
             why = f"the compiler returned {made} where gpucache knows {known}, so nothing was kept"
             return replace(one.outcome, reason=why)
+        from gpucache.engine.stores import record_build
+
+        hits, why = list[Hit](), ""
         for kind, each in zip(kinds, one.prepared, strict=True):
-            if why_not := self.publish(one, each, _artifact(one.asked, given, kind, refusal), miss):
-                return replace(one.outcome, reason=why_not)
-        self.keep_found(one)
+            artifact = _artifact(one.asked, given, kind, refusal)
+            kept = self.publish(one, each, artifact, miss, records=False)
+            if isinstance(kept, str):
+                why = kept
+                break
+            hits.append(kept)
+        if hits and self.stores.target is not None:
+            record_build(self.stores.target, one.prepared[0].request.program, *hits)
+        if why:
+            return replace(one.outcome, reason=why)
+        self.show(one.prepared, hits)
+        self.keep_row(one, hits)
         return replace(one.outcome, result=RunResult.KEPT)
 
 

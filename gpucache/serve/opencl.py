@@ -523,7 +523,7 @@ class OpenCLServing(Session[Asked]):
         said = program_log(given.log.decode(errors="replace"), prepared.request.program.name)
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns)
         self.note_miss(prepared, miss)
-        if why_not := self.publish(one, prepared, artifact, miss):
+        if isinstance(why_not := self.publish(one, prepared, artifact, miss), str):
             return replace(outcome, result=RunResult.LEFT, reason=why_not)
         return replace(outcome, result=RunResult.KEPT)
 

@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -125,6 +125,8 @@ class Session(ABC, Generic[A]):
             self.stores.remote().flush(drain_s())
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
+        if misses and self.stores.target is not None:
+            self.stores.target.sync_all()
         if hits + misses:
             note_process(self.stores, hits, misses, sum(one.saved_ns for one in self._done))
         return tuple(self._done)
@@ -271,7 +273,9 @@ class Session(ABC, Generic[A]):
         note_miss(self.stores, prepared, miss)
         return miss
 
-    def publish(self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
+    def publish(
+        self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss, *, records: bool = True
+    ) -> Hit | str:
         """Keep an artifact; returns the reason if it is not kept."""
         from gpucache.engine.lookup import publish, why_not_kept
 
@@ -279,8 +283,11 @@ class Session(ABC, Generic[A]):
             return one.doubt
         if self.stores.target is None or prepared.refusal is not None:
             return why_not_kept(self.stores, miss)[0]
-        kept = publish(self.stores, self.stores.target, prepared, artifact, miss, one.changed)
-        return kept.note if kept.key is None else None
+        kept = publish(
+            self.stores, self.stores.target, prepared, artifact, miss, one.changed, records=records
+        )
+        entry = kept.entry
+        return kept.note if entry is None else Hit(entry.key, entry.head, entry.payload, "")
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
         """Write the row with which the index answers next time."""
@@ -362,7 +369,8 @@ class Session(ABC, Generic[A]):
 
         def then() -> None:
             try:
-                with one.held:
+                store = self.stores.target
+                with one.held, nullcontext() if store is None else store.settling():
                     one.outcome = settle(one)
                 self.conclude(one)  # once more where the command's end was earlier
             except Exception as error:

@@ -42,6 +42,8 @@ class BoundedLog:
     ) -> None:
         self._root, self._place, self._name, self._cap = root, place, name, cap
         self._forgotten = forgotten
+        self._inode = self._read_bytes = 0
+        self._known: dict[bytes, list[bytes]] = {}
 
     def append(self, records: Iterable[Mapping[str, object]]) -> bool:
         """Append records, each as a line of at most 4 KiB; returns whether that created the file.
@@ -67,26 +69,34 @@ class BoundedLog:
     def tail(self, count: int) -> list[Record]:
         return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
 
-    def records(self, limit_bytes: int | None = None, beginning: bytes = b"") -> list[Record]:
-        """The records, oldest first: all, those in the last bytes, or those with a beginning."""
+    def records(self, limit_bytes: int | None = None) -> list[Record]:
+        """The records, oldest first: all, or those in the last bytes."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
-            lines = self._lines(folder, limit_bytes, beginning)
-            return [record for line in lines if (record := _record(line)) is not None]
+            lines = self._lines(folder, limit_bytes)
+            return [record for line in lines if (record := record_of(line)) is not None]
         return []
 
-    def _lines(self, folder: Folder, limit_bytes: int | None = None, beginning: bytes = b"") -> list[bytes]:
+    def by_beginning(self, folder: Folder, end: bytes) -> Mapping[bytes, Sequence[bytes]]:
+        """The lines of records by their text before ``end``; raises OSError. Each is read once."""
+        with open_trusted(folder, self._name) as (fd, status):
+            if status.st_ino != self._inode or status.st_size < self._read_bytes:
+                self._inode, self._read_bytes, self._known = status.st_ino, 0, {}
+            begin = max(self._read_bytes, status.st_size - self._cap - LINE_CAP)
+            data = os.pread(fd, status.st_size - begin, begin)
+        whole = data.rfind(b"\n") + 1
+        for line in _LINE.findall(data, 0, whole):
+            self._known.setdefault(line.partition(end)[0], []).append(line)
+        self._read_bytes = begin + whole
+        return self._known
+
+    def _lines(self, folder: Folder, limit_bytes: int | None = None) -> list[bytes]:
         most = self._cap + LINE_CAP
         most = most if limit_bytes is None else min(limit_bytes, most)
         with open_trusted(folder, self._name) as (fd, status):
             start = max(0, status.st_size - most)
             os.lseek(fd, start, os.SEEK_SET)
             data = os.read(fd, most)
-        at = data.find(b"\n") if start else 0  # a cut leaves half a line first
-        found: list[bytes] = [] if beginning else _LINE.findall(data, at)
-        while beginning and (at := data.find(beginning, at)) >= 0:
-            if line := _LINE.match(data, at):
-                found.append(line[0])
-            at += len(beginning)
+        found: list[bytes] = _LINE.findall(data, data.find(b"\n") if start else 0)  # a cut leaves half a line
         return found
 
     def _shrink(self, folder: Folder) -> None:
@@ -98,7 +108,7 @@ class BoundedLog:
         while size > self._cap // 2:
             size -= len(lines[cut])
             cut += 1
-        gone = [record for line in lines[:cut] if (record := _record(line)) is not None]
+        gone = [record for line in lines[:cut] if (record := record_of(line)) is not None]
         first = [line_of(self._forgotten(gone))] if self._forgotten is not None and gone else []
         self._root.put(folder, self._name, b"".join(first + lines[cut:]))
 
@@ -146,7 +156,8 @@ def _pieces(lines: Iterable[bytes], most: int) -> Iterable[bytes]:
         yield joined
 
 
-def _record(line: bytes) -> Record | None:
+def record_of(line: bytes) -> Record | None:
+    """The record of a line; None if there is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

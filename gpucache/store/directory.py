@@ -25,6 +25,7 @@ from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
 from gpucache.store import layout, lock, scan
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.format import (
+    SEAL,
     Description,
     EntryFormatError,
     encode,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 _ANSWERS = 1 << 13
 _SAMPLED_S = 1.0
 _PUTS = 64
-"""After this many files from elsewhere, leftovers are looked for."""
+"""After this many entries, leftovers are looked for."""
+_SYNCED_TOGETHER = 16
 _ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 _SHARED_ROWS = _ROWS._replace(files=1 << 16, total_bytes=1 << 30)
 
@@ -81,6 +83,9 @@ class DirectoryStore(EntryReader):
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
         self._puts = count()
+        self._unsynced: list[CacheKey] | None = None
+        self._sealed: dict[CacheKey, tuple[bytes, EntryHead]] = {}
+        """Of entries that were just published, whose rows are made next."""
         self._sampled: tuple[float, list[ScannedEntry]] = (-_SAMPLED_S, [])
 
     def publish(self, entry: Entry) -> int:
@@ -90,8 +95,11 @@ class DirectoryStore(EntryReader):
         CacheUnusableError for the root.
         """
         data = encode(entry)
-        self._put(entry.key, data, entry.head.created_ns)
-        scan.remove_left(self._root, time.time_ns())
+        self._put(entry.key, data, entry.head.created_ns, durable=self._unsynced is None)
+        if self._unsynced is not None:
+            self._unsynced.append(entry.key)
+        self._sealed[entry.key] = data[SEAL], entry.head
+        self._remove_left()
         return len(data)
 
     def adopt(self, key: CacheKey, data: bytes) -> bool:
@@ -133,14 +141,37 @@ class DirectoryStore(EntryReader):
             with suppress(FileNotFoundError), self._root.open(*place) as folder:
                 folder.sync()
 
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """A block that publishes some of many entries; from then on they are synced some at a time.
+
+        Until then a power cut may leave a file empty or short, which is a miss. See ``sync_all``.
+        """
+        self._unsynced = self._unsynced or []
+        with self._root.kept():
+            yield
+        if len(self._unsynced or ()) >= _SYNCED_TOGETHER:
+            self.sync_all()
+
+    def sync_all(self) -> None:
+        """Let the entries survive a power cut that ``settling`` has published since."""
+        keys, self._unsynced = self._unsynced or [], None
+        with suppress(*UNUSABLE):
+            self.sync(keys)
+            self.sync_folders(keys)
+
     def put_file(self, whole: Entry, data: bytes, used_ns: int) -> bool:
         """``adopt`` for verified bytes, given the entry in them; it was used last at ``used_ns``."""
         if isinstance(self.get(whole.key, use=False), Found):
             return False
         self._put(whole.key, data, used_ns, durable=False)
-        if next(self._puts) % _PUTS == 0:
-            scan.remove_left(self._root, time.time_ns())
+        self._remove_left()
         return True
+
+    def _remove_left(self) -> None:
+        if next(self._puts) % _PUTS == 0:
+            self._sealed.clear()
+            scan.remove_left(self._root, time.time_ns())
 
     def _put(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool = True) -> None:
         try:
@@ -182,6 +213,8 @@ class DirectoryStore(EntryReader):
 
     def seal(self, key: CacheKey) -> tuple[bytes, EntryHead] | None:
         """The checksum of an entry's description, with its head; None if no sound description exists."""
+        if (known := self._sealed.pop(key, None)) is not None:
+            return known
         description = self._description(key)
         return description and (description.header.description_checksum, description.head)
 

@@ -50,6 +50,8 @@ _HEAD_BYTES = 4 << 10
 _FRONT_BYTES = 16 << 10
 """How much a hit reads first: header, head and detail of nearly every entry, and all of a small one."""
 _CHECKED_BYTES = 80
+SEAL = slice(_CHECKED_BYTES, _CHECKED_BYTES + 16)
+"""The checksum of the description."""
 _ALIGNMENT = 64
 Claim = tuple[FindingKind, str]
 """What a false claim is, and a sentence about it."""

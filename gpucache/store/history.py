@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 
 from gpucache.store import layout
-from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record
+from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record, record_of
 from gpucache.store.interface import Event, RemovedRecord
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 
@@ -34,6 +35,8 @@ _PROGRAMS_A_LINE = 300
 _AT_ONCE = 64
 """The most events that go to the first log at once, so that an eviction does not displace others."""
 _TEXT_CAP = 500
+_LOGS_KEPT = 8
+_AFTER_NAME = b',"when_ns"'
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,10 +45,22 @@ class History:
 
     def __init__(self, root: RootFolder) -> None:
         self._root = root
+        self._log = lru_cache(_LOGS_KEPT)(self._log_of)
+        self._read: set[str] = set()
+        self._led: set[tuple[str, str]] = set()
+        """Of the programs that were read the aliases, each with what to look under."""
 
     def record(self, program: str, event: Event) -> None:
         """Append an event; texts longer than 500 characters are cut."""
         self.record_all([(program, [event])])
+
+    def is_led(self, alias: str, program: str) -> bool:
+        """Whether it is recorded under an alias that one is to look under this program."""
+        if alias not in self._read:
+            self.events(alias)
+        known = (alias, program) in self._led
+        self._led.add((alias, program))
+        return known
 
     def record_all(self, events: Iterable[tuple[str, Iterable[Event]]]) -> None:
         """Append the events of several programs, all events of one program at once."""
@@ -53,24 +68,32 @@ class History:
         for program, own in events:
             lines = (_line(program, event) for event in own)
             if self._is_together(program):
-                self._first().append(islice(lines, _AT_ONCE))
+                self._first.append(islice(lines, _AT_ONCE))
             if (line := next(lines, None)) is not None and self._log(program).append(chain([line], lines)):
                 # Listing all of them takes time in proportion to their number: one new log in 256 does.
                 bound |= layout.program_digest(layout.history_name(program)).startswith(_SELDOM)
         if bound:
             self._bound()
 
-    def events(self, program: str) -> list[Event]:
-        name = b'{"program":%s,' % json.dumps(program).encode("ascii")
-        records = [*self._first().records(beginning=name), *self._log(program).records()]
-        events = (_event(record, program) for record in records if record.get("program") == program)
-        return [event for event in events if event is not None][-EVENT_CAP:]
+    def events(self, *programs: str) -> list[Event]:
+        """The events of some programs, one program after the other, each in its order."""
+        events: list[Event] = []
+        with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as folder:
+            for program in programs:
+                lines, name = list[bytes](), b'{"program":%s' % json.dumps(program).encode("ascii")
+                for log in (self._first, self._log(program)):
+                    with suppress(OSError):
+                        lines += log.by_beginning(folder, _AFTER_NAME).get(name, ())
+                events += [event for event in map(_event, lines[-EVENT_CAP:]) if event is not None]
+        self._led |= {(event.program, event.why) for event in events if event.what == "named"}
+        self._read.update(programs)
+        return events
 
     def programs(self) -> list[str]:
         """The names of the programs that have a history, sorted."""
         names = (name for name in self._names() if name != layout.FIRST_HISTORY)
         logs = (BoundedLog(self._root, layout.PROGRAMS, name, FILE_CAP) for name in names)
-        last = [record for log in logs for record in log.records(2 * LINE_CAP)[-1:]] + self._first().records()
+        last = [record for log in logs for record in log.records(2 * LINE_CAP)[-1:]] + self._first.records()
         return sorted({str(record["program"]) for record in last if "program" in record})
 
     def note_removed(self, histories: Sequence[str], when_ns: int, why: str) -> None:
@@ -80,7 +103,7 @@ class History:
         """
         names = dict.fromkeys(histories)
         if layout.FIRST_HISTORY in names:
-            of_first = (str(record.get("program")) for record in self._first().records())
+            of_first = (str(record.get("program")) for record in self._first.records())
             names |= dict.fromkeys(map(layout.history_name, of_first))
         digests = [layout.program_digest(name) for name in names]
         self._removed().append(
@@ -102,6 +125,7 @@ class History:
                 found = record
         return found
 
+    @cached_property
     def _first(self) -> BoundedLog:
         return BoundedLog(self._root, layout.PROGRAMS, layout.FIRST_HISTORY, 8 * FILE_CAP)
 
@@ -116,7 +140,7 @@ class History:
                 return False
         return size < FIRST_CAP
 
-    def _log(self, program: str) -> BoundedLog:
+    def _log_of(self, program: str) -> BoundedLog:
         return BoundedLog(self._root, layout.PROGRAMS, layout.history_name(program), FILE_CAP)
 
     def _removed(self) -> BoundedLog:
@@ -155,12 +179,15 @@ def _line(program: str, event: Event) -> Record:
     return record
 
 
-def _event(record: Record, program: str) -> Event | None:
+@lru_cache(maxsize=1024)
+def _event(line: bytes) -> Event | None:
+    """The event of a line, which is read again at each miss."""
+    record = record_of(line) or {}
     when_ns, limit_s, options = record.get("when_ns"), record.get("limit_s", 0.0), record.get("options")
-    texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source")]
+    texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source", "program")]
     if {*map(type, texts)} != {str} or not isinstance(when_ns, int) or not isinstance(limit_s, int | float):
         return None
-    what, key, target, why, source = map(str, texts)
+    what, key, target, why, source, program = map(str, texts)
     if key and not _KEY.fullmatch(key):
         return None
     told = None

@@ -56,9 +56,7 @@ class RootFolder:
         try:
             yield
         finally:
-            kept, self._kept = self._kept, None
-            for folder in kept.values():
-                folder.close()
+            self._kept = None  # which closes them once no thread has any
 
     def open(self, *parts: str) -> Folder:
         """Open a directory below the root; raises CacheUnusableError for the root, OSError for the rest."""
@@ -66,8 +64,7 @@ class RootFolder:
         if kept is not None and len(parts) <= _KEPT_DEPTH:
             if parts not in kept:
                 made = self.open(*parts[:-1]).folder(parts[-1]) if parts else open_root(self.path)
-                if kept.setdefault(parts, made) is not made:  # another thread was faster
-                    made.close()
+                kept.setdefault(parts, made)  # another thread may be faster
             return kept[parts].lent()
         depth = 0 if kept is None else _KEPT_DEPTH
         folder = self.open(*parts[:depth]) if depth else open_root(self.path)

@@ -654,7 +654,7 @@ def test_a_compile_that_is_still_being_kept_at_the_end_is_told_once(program: _Pr
 def test_a_compile_whose_keeping_fails_is_told(program: _Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure after a reply loses no outcome of a build."""
 
-    def fail(*_: object) -> str:
+    def fail(*_: object, **__: object) -> str:
         raise RuntimeError("no memory is left")
 
     _, (token, _) = program.ask()

@@ -101,6 +101,24 @@ def test_a_published_entry_survives_a_power_cut(
     assert synced == [(False, False), (True, True)]
 
 
+def test_entries_that_are_published_together_are_synced_together(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files, but one that was removed meanwhile, then their directories; the next one at once again."""
+    synced = list[bool]()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)))
+    with store.settling():
+        for seed in "abc":
+            store.publish(build_entry(seed))
+    entry_path(store, build_entry("a")).unlink()
+    assert synced == []
+    store.sync_all()
+    assert synced == [False, False, True, True, True]
+    store.sync_all()
+    store.publish(build_entry("d"))
+    assert synced[5:] == [False, True]
+
+
 def test_detail_contains_and_find(store: DirectoryStore) -> None:
     """An entry's detail and its key's beginning lead to it."""
     entry = build_entry()

@@ -63,6 +63,16 @@ def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
     assert [event.when_ns for event in store.history.events("s")] == list(range(44, EVENT_CAP + 44))
 
 
+def test_events_of_another_process_are_seen(root: Path, store: DirectoryStore) -> None:
+    """Also after it has written the file anew, which it bounds."""
+    other = DirectoryStore(root, writable=True)
+    for number in range(700):
+        other.history.record("saxpy", _event(number, "x" * 40))
+        if number % 30 == 0:
+            assert store.history.events("saxpy") == other.history.events("saxpy")
+            assert store.history.events("saxpy")[-1].when_ns == number
+
+
 def test_the_first_programs_share_one_file(root: Path, store: DirectoryStore) -> None:
     """A small cache has one history; once it is full, each program has its own, which goes on with it."""
     names = [f"program {number}" for number in range(20)]
