@@ -261,15 +261,27 @@ def read_objects(
     store: Objects, records: Iterable[Signed]
 ) -> Iterator[tuple[Sequence[Signed], Mapping[str, bytes | None]]]:
     """Records in groups that are read together, each with the bytes of their objects by name; the next group
-    is read while the caller works on one."""
+    is read while the caller works on one. What came before a RemoteError is in the last group."""
 
-    def read(group: Sequence[Signed]) -> tuple[Sequence[Signed], Mapping[str, bytes | None]]:
+    def read(
+        group: Sequence[Signed],
+    ) -> tuple[Sequence[Signed], Mapping[str, bytes | None], RemoteError | None]:
         sizes: dict[str, int] = {}
         for name, size in (pair for one in group for pair in objects_of(one)):
             sizes[name] = max(size, sizes.get(name, 0))
-        return group, dict(read_sized(store, sizes))
+        data: dict[str, bytes | None] = {}
+        try:
+            data.update(read_sized(store, sizes))
+        except RemoteError as error:
+            return [one for one in group if data.keys() >= dict(objects_of(one)).keys()], data, error
+        return group, data, None
 
-    yield from in_parallel(read, batches(records, _TOGETHER, lambda one: one.record.size_bytes), 2)
+    for group, data, error in in_parallel(
+        read, batches(records, _TOGETHER, lambda one: one.record.size_bytes), 2
+    ):
+        yield group, data
+        if error:
+            raise error
 
 
 def write_catalogue(store: Objects, records: Iterable[Signed], key: SigningKey | None = None) -> set[str]:

@@ -17,7 +17,7 @@ from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, Pus
 from gpucache.caches.interface import Cache
 from gpucache.errors import RemoteError
 from gpucache.folders import Folder
-from gpucache.remote.catalogue import read_catalogue
+from gpucache.remote.catalogue import objects_of, read_catalogue
 from gpucache.remote.folder import FolderObjects
 from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects, open_objects
@@ -390,22 +390,24 @@ def test_an_entry_that_is_there_is_present_whoever_signed_it(fleet: Fleet) -> No
     assert _results(fleet.pull(there, trusted=TrustedKeys({}))) == ["present"] * 3
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(("system", "together"), [*((one, 1) for one in SYSTEMS), ("gpucache", 64)])
 def test_what_arrived_before_a_store_failed_is_kept(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, system: str
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, system: str, together: int
 ) -> None:
-    """Its outcomes come first, and the next pull gets the rest."""
-    monkeypatch.setattr("gpucache.remote.catalogue._TOGETHER", 1)
+    """Also of entries that are read together; its outcomes come first, and the next pull gets the rest."""
+    monkeypatch.setattr("gpucache.remote.catalogue._TOGETHER", together)
     monkeypatch.setattr("gpucache.remote.catalogue.in_parallel", lambda call, items, *_: map(call, items))
     fleet.push(fleet.make("a", system, 4), key=fleet.key)
-    cache, seen, left = fleet.cache("b", system), list[object](), iter(range(3))
+    cache, seen = fleet.cache("b", system), list[object]()
+    objects = [objects_of(one) for one in read_catalogue(fleet.store, fleet.trusted).records.values()]
+    left = iter([name for each in objects[:3] for name, _ in each])
 
     class Failing(FolderObjects):
         def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-            names = list(names)
-            if any(name.startswith(("entries/", "blobs/")) for name in names) and next(left, None) is None:
-                raise RemoteError("it is slow")
-            return super().read(names, limit_bytes)
+            for name, data in super().read(names, limit_bytes):
+                if name.startswith(("entries/", "blobs/")) and next(left, None) is None:
+                    raise RemoteError("it is slow")
+                yield name, data
 
     with pytest.raises(RemoteError, match="it is slow"):
         for one in pull(
