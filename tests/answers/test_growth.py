@@ -18,8 +18,8 @@ def test_an_entry_written_anew_counts_whole() -> None:
 
 
 def test_a_cache_that_gained_nothing_is_left_out() -> None:
-    """Removed and unchanged entries are not growth."""
-    assert growth({"sycl": {"a": Held(1)}}, {"sycl": {}, "pocl": {}}) == ()
+    """Removed and unchanged entries are not growth, and neither is a text of an unknown owner."""
+    assert growth({"sycl": {"a": Held(1)}}, {"sycl": {}, "pocl": {"log": Held(9, text=True)}}) == ()
 
 
 def test_a_cache_that_was_not_there_counts_whole() -> None:
