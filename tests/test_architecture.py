@@ -397,7 +397,7 @@ LINES: Mapping[str, int] = {
     "store": 3_716,
     "backends": 3_779,
     "sources": 2_548,
-    "payload": 1_898,
+    "payload": 1_897,
     "bench": 1_551,
     "library": 1_651,
     "host": 1_016,
