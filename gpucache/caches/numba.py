@@ -74,7 +74,7 @@ class Numba(NumbaPlaces, Format):
         (name, *rest) = item.names
         if not name.endswith(".nbi"):
             detail = f"it has no index (.nbi), so {_AGAIN}"
-            return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail))
+            return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail), shows=False)
         start = item.part(name, 0, _VERSION_BYTES)
         version = _version(start)
         problem = None
@@ -88,6 +88,7 @@ class Numba(NumbaPlaces, Format):
             fields=(("versions", str(len(rest))),),
             damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
+            shows=version is not None or not start or any(_is_code(item, one) for one in rest),
             toolchain=(("Numba", version or ""),),
         )
 
@@ -113,6 +114,11 @@ class Numba(NumbaPlaces, Format):
             if name.endswith(".nbc"):
                 return item.read(name, _LARGEST_BYTES)
         raise FormatError(f"{Path(item.folder, item.names[0])} names no compiled version")
+
+
+def _is_code(item: Files, name: str) -> bool:
+    """Whether a file next to an index that does not read shows that both are Numba's."""
+    return name.endswith(".nbc") and _damage(item.names[0], item.read(name, _LARGEST_BYTES)) is None
 
 
 def _version(start: bytes) -> str | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.numba.build import OBJECT, VERSION, put
-from tests.caches.opened import kinds, opened
+from tests.caches.opened import kinds, only, opened
 
 SYSTEM = of_others("numba")
 
@@ -181,3 +181,17 @@ def test_the_places_of_a_user_are_listed(
     (location,) = SYSTEM.locations(environ)
     assert (location.root, location.decided_by) == (str(tmp_path / below), variable)
     assert len(list(SYSTEM.open(location).scan())) == 1
+
+
+def test_an_index_that_does_not_read_is_numbas_by_the_code_next_to_it(tmp_path: Path) -> None:
+    """It is repaired; one without such code may be another program's, and stays."""
+    for number, beside in enumerate((OBJECT, b"text")):
+        root = tmp_path / str(number)
+        index = put(root)
+        index.write_bytes(b"\xda" + index.read_bytes()[1:])
+        next(index.parent.glob("*.nbc")).write_bytes(beside)
+        cache = opened(SYSTEM, root)
+        entry = only(cache)
+        assert kinds(cache.check(entry)) == [FindingKind.CORRUPT]
+        cache.repair(cache.check(entry), entry)
+        assert index.exists() is (beside is not OBJECT)
