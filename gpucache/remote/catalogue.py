@@ -16,6 +16,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
+from itertools import takewhile
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -261,7 +262,7 @@ def read_objects(
     store: Objects, records: Iterable[Signed]
 ) -> Iterator[tuple[Sequence[Signed], Mapping[str, bytes | None]]]:
     """Records in groups that are read together, each with the bytes of their objects by name; the next group
-    is read while the caller works on one. What came before a RemoteError is in the last group."""
+    is read while the caller works on one. What came before a RemoteError is in the last groups."""
 
     def read(
         group: Sequence[Signed],
@@ -276,12 +277,13 @@ def read_objects(
             return [one for one in group if data.keys() >= dict(objects_of(one)).keys()], data, error
         return group, data, None
 
-    for group, data, error in in_parallel(
-        read, batches(records, _TOGETHER, lambda one: one.record.size_bytes), 2
-    ):
+    failed: list[RemoteError] = []
+    groups = batches(records, _TOGETHER, lambda one: one.record.size_bytes)
+    for group, data, error in in_parallel(read, takewhile(lambda _: not failed, groups), 2):
+        failed.extend([error] if error else [])
         yield group, data
-        if error:
-            raise error
+    if failed:
+        raise failed[0]
 
 
 def write_catalogue(store: Objects, records: Iterable[Signed], key: SigningKey | None = None) -> set[str]:
