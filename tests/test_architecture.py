@@ -99,6 +99,7 @@ _ENGINE = frozenset(
 # The imports that each room may have: whole rooms, or single modules of a room.
 _SERVE = frozenset(
     {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
+    | {"store.records"}
 )
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
@@ -389,12 +390,12 @@ def test_nothing_below_the_command_line_talks() -> None:
 LINES: Mapping[str, int] = {
     "caches": 17_269,
     "engine": 8_896,
-    "native": 6_655,
+    "native": 6_685,
     "answers": 5_447,
     "cli": 6_338,
     "remote": 4_938,
-    "serve": 4_539,
-    "store": 3_716,
+    "serve": 4_483,
+    "store": 3_934,
     "backends": 3_779,
     "sources": 2_548,
     "payload": 1_897,

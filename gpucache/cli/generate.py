@@ -39,7 +39,7 @@ from gpucache.library.rows import ABI
 from gpucache.serve.command import PASSED_ON
 from gpucache.serve.environment import ROOM, ROOM_BYTES
 from gpucache.serve.listening import PATH_BYTES_CAP
-from gpucache.store.bounded_log import JOURNAL_CAP
+from gpucache.store.bounded_log import LOG_CAP
 from gpucache.store.tag import TAG_NAME, TAG_TEXT
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
@@ -94,7 +94,7 @@ def _constants() -> str:
     }
     texts: dict[str, str | int] = {f"LINE_{name}": text.replace("111", "%d") for name, text in lines.items()}
     texts |= {"MARK": MARK, "TAG_NAME": TAG_NAME, "TAG_TEXT": TAG_TEXT.decode(), "ROOM": ROOM_BYTES}
-    texts |= {"ROOM_NAME": ROOM, "JOURNAL_CAP": JOURNAL_CAP, "LIBRARY_ABI": ABI, "SOCKET_CAP": PATH_BYTES_CAP}
+    texts |= {"ROOM_NAME": ROOM, "LOG_CAP": LOG_CAP, "LIBRARY_ABI": ABI, "SOCKET_CAP": PATH_BYTES_CAP}
     values = {name: json.dumps(value) for name, value in texts.items()}
     values["PASSED_ON"] = ", ".join(PASSED_ON)
     values["FUNCTIONS_OF_FILES"] = ", ".join(

@@ -11,7 +11,7 @@
 #define TAG_TEXT "Signature: 8a477f597d28d172789f06886806bc55\n# This file marks a cache made by gpucache, which backups may leave out.\n# For information see https://bford.info/cachedir/\n"
 #define ROOM 4096
 #define ROOM_NAME "glibc.rtld.optional_static_tls"
-#define JOURNAL_CAP 2097152
+#define LOG_CAP 1048576
 #define LIBRARY_ABI 1
 #define SOCKET_CAP 100
 #define PASSED_ON SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,9 @@
 #define VERSION 5
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
-#define ROWS_CAP 8     /* of one question: gpucache/serve/index.py has the same number */
+#define ROWS_CAP 126   /* of one file, so that its front has 4 KiB: gpucache/store/rows.py has the same number */
+#define FRONT (HEADER + ROWS_CAP * ROW)
+#define SMALL "v1/records.row" /* the small rows of many questions */
 #define ROWS_BYTES_CAP (2ull * WIRE_MAX_BYTES)
 #define TOLD_CAP 4     /* the most that are read to report why nothing was found */
 #define NAMES_CAP 8192 /* the most files that are looked at for these */
@@ -163,27 +166,25 @@ int next_number(struct wire_reply *record, uint64_t *number) {
 /* ---- the file ---- */
 
 struct index {
-    unsigned char *bytes; /* of the file, allocated */
+    int file; /* open, and what it begins with */
+    unsigned char front[FRONT];
     uint64_t size, rows;
     struct roots roots; /* of the entries that its records refer to; its own is open */
     int may_write, is_own; /* stamps of files are believed in the user's own root alone */
 };
 
-/* Read a file of rows by its name: 1, or 0, and why not if it is there. */
-static int read_rows(struct index *index, const char *file, char why[WHY_SIZE]) {
-    char path[sizeof "v1/rows/" + NAME_MAX];
+/* Open a file of rows: 1, or 0, and why not if it is there. */
+static int open_rows(struct index *index, const char *path, char why[WHY_SIZE]) {
     struct stat status;
-    snprintf(path, sizeof path, "v1/rows/%s", file);
-    int fd = open_below(index->roots.fd, path, &status);
-    if (fd < 0) return 0;
+    index->file = open_below(index->roots.fd, path, &status);
+    if (index->file < 0) return 0;
     uint64_t size = index->size = (uint64_t)status.st_size;
-    unsigned char *bytes = index->bytes = size < HEADER || size > ROWS_BYTES_CAP ? NULL : malloc(size);
-    int sound = bytes && read_at(fd, bytes, size, 0) && !memcmp(bytes, MAGIC, 8) && half_at(bytes + 8) == VERSION;
-    close(fd);
-    index->rows = sound ? half_at(bytes + 12) : 0;
-    if (sound && number_at(bytes + 16) == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size) return 1;
+    int sound = size >= HEADER && size <= ROWS_BYTES_CAP && read_at(index->file, index->front, size < FRONT ? size : FRONT, 0);
+    sound = sound && !memcmp(index->front, MAGIC, 8) && half_at(index->front + 8) == VERSION;
+    index->rows = sound ? half_at(index->front + 12) : 0;
+    if (sound && number_at(index->front + 16) == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size) return 1;
     snprintf(why, WHY_SIZE, "the row %.40s is damaged or has another version; export it again", path);
-    free(bytes);
+    close(index->file);
     return 0;
 }
 
@@ -197,8 +198,8 @@ static int is_compared(const struct question *question, size_t field) {
 }
 
 /* The digests by which a record is found, without the parts that a program may make up for each run: a
-   source's tail, if it has PyOpenCL's mark or for rows of older versions, and the source's name for NVRTC. */
-static void find_digests(const struct question *question, int is_older, uint64_t *of_source, uint64_t *of_question) {
+   source's tail, if it has PyOpenCL's mark, and the source's name for NVRTC. */
+static void find_digests(const struct question *question, uint64_t *of_source, uint64_t *of_question) {
     size_t source = question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     uint64_t all = question->kind;
     *of_source = 0;
@@ -214,7 +215,7 @@ static void find_digests(const struct question *question, int is_older, uint64_t
             size_t tail = field.size > TAIL ? TAIL : 0;
             const char *from = (const char *)field.at + field.size - tail;
             *of_source = digest(field.at, field.size - tail, question->kind);
-            if (is_older || memmem(from, tail, MADE_UP, strlen(MADE_UP))) field.size -= tail;
+            if (memmem(from, tail, MADE_UP, strlen(MADE_UP))) field.size -= tail;
         }
         all = digest(field.at, field.size, all);
     }
@@ -410,8 +411,16 @@ static int read_record(const struct index *index, const unsigned char *row, stru
     *record = (struct wire_reply){.kind = WIRE_PASS};
     if (length < 8 || length > WIRE_MAX_BYTES || from > index->size || length > index->size - from) return 0;
     *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
-    if (record->body) memcpy(record->body, index->bytes + from + 8, length - 8);
-    return record->body && digest(record->body, length - 8, 0) == number_at(index->bytes + from) &&
+    unsigned char sum[8];
+    int is_read = record->body != NULL;
+    if (is_read && from + length <= FRONT) {
+        memcpy(sum, index->front + from, sizeof sum);
+        memcpy(record->body, index->front + from + sizeof sum, length - sizeof sum);
+    } else if (is_read && (is_read = read_at(index->file, record->body, length, from))) {
+        memcpy(sum, record->body, sizeof sum);
+        memmove(record->body, record->body + sizeof sum, length - sizeof sum);
+    }
+    return is_read && digest(record->body, length - sizeof sum, 0) == number_at(sum) &&
            wire_is_sound(record) && wire_next(record, title) && wire_next(record, note) && wire_next(record, stamps);
 }
 
@@ -438,12 +447,30 @@ static int try_record(const struct question *question, const struct index *index
 }
 
 /* The records of a file, one after another: 1 if one is of this question and answers it. */
-static int search(const struct question *question, const struct index *index, uint64_t of_question,
+static int search(const struct question *question, struct index *index, const char *path, uint64_t of_question,
                   struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
-    const unsigned char *row = index->bytes + HEADER, *end = row + index->rows * ROW;
-    for (; row < end; row += ROW)
-        if (number_at(row + 8) == of_question && try_record(question, index, row, reply, longest, why)) return 1;
-    return 0;
+    int answered = 0;
+    if (!open_rows(index, path, why)) return 0;
+    const unsigned char *row = index->front + HEADER, *end = row + index->rows * ROW;
+    for (; row < end && !answered; row += ROW)
+        if (number_at(row + 8) == of_question) answered = try_record(question, index, row, reply, longest, why);
+    close(index->file);
+    return answered;
+}
+
+/* The differences to the rows of a file that are of this source, until so many are told. */
+static void explain_by(const struct question *question, struct index *index, const char *path, uint64_t of_source,
+                       int *told, size_t *longest, char why[WHY_SIZE]) {
+    char unused[WHY_SIZE];
+    struct wire_reply reply;
+    if (!open_rows(index, path, unused)) return;
+    const unsigned char *row = index->front + HEADER, *end = row + index->rows * ROW;
+    for (; row < end && *told < TOLD_CAP; row += ROW) {
+        if (number_at(row) != of_source) continue;
+        ++*told;
+        if (try_record(question, index, row, &reply, longest, why)) wire_done(&reply);
+    }
+    close(index->file);
 }
 
 /* Where no row is of this question: the difference to the nearest of a few that are of its source. */
@@ -454,21 +481,18 @@ static void explain(const struct question *question, const char *all, uint64_t o
     snprintf(why, WHY_SIZE, "its source is not in the layer");
     while (*all && told < TOLD_CAP) {
         int root = index.roots.fd = open_root(&all);
-        int rows = root < 0 ? -1 : openat(root, "v1/rows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0) continue;
+        explain_by(question, &index, SMALL, of_source, &told, &longest, why);
+        int rows = openat(root, "v1/rows", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *folder = rows < 0 ? NULL : fdopendir(rows);
         if (!folder && rows >= 0) close(rows);
         for (struct dirent *entry; folder && told < TOLD_CAP && left-- && (entry = readdir(folder));) {
-            char unused[WHY_SIZE];
-            struct wire_reply reply;
-            if (*entry->d_name == '.' || !read_rows(&index, entry->d_name, unused)) continue;
-            if (index.rows && number_at(index.bytes + HEADER) == of_source) {
-                told++;
-                if (try_record(question, &index, index.bytes + HEADER, &reply, &longest, why)) wire_done(&reply);
-            }
-            free(index.bytes);
+            char path[sizeof "v1/rows/" + NAME_MAX];
+            snprintf(path, sizeof path, "v1/rows/%s", entry->d_name);
+            if (*entry->d_name != '.') explain_by(question, &index, path, of_source, &told, &longest, why);
         }
         if (folder) closedir(folder);
-        if (root >= 0) close(root);
+        close(root);
     }
 }
 
@@ -499,19 +523,21 @@ static void name_source(const struct question *question, size_t source, char tit
 static int search_roots(const struct question *question, const char *all, int writable, int is_own, uint64_t of_question,
                         struct wire_reply *reply, char why[WHY_SIZE]) {
     struct index index = {.roots.all = all, .may_write = writable, .is_own = is_own};
-    char file[16 + sizeof ".row"];
+    static atomic_int latest; /* whether the last answer was in a file of its own, which is looked for first */
+    char path[sizeof "v1/rows/.row" + 16];
+    const char *const paths[] = {SMALL, path};
     size_t longest = 0;
-    int answered = 0;
-    snprintf(file, sizeof file, "%016llx.row", (unsigned long long)of_question);
+    int answered = 0, first = atomic_load(&latest);
+    snprintf(path, sizeof path, "v1/rows/%016llx.row", (unsigned long long)of_question);
     for (const char *rest = all; *rest && !answered; index.is_own = 0) {
         index.roots.open = rest;
         int root = index.roots.fd = open_root(&rest);
         if (root < 0)
             snprintf(why, WHY_SIZE, "%.*s cannot be read, or is not this user's or root's alone",
                      (int)strcspn(index.roots.open, ":"), index.roots.open);
-        if (root >= 0 && read_rows(&index, file, why)) {
-            answered = search(question, &index, of_question, reply, &longest, why);
-            free(index.bytes);
+        for (int each = 0; root >= 0 && each < 2 && !answered; each++) {
+            answered = search(question, &index, paths[first ^ each], of_question, reply, &longest, why);
+            if (answered && each) atomic_store(&latest, first ^ each);
         }
         if (root >= 0) close(root);
     }
@@ -528,12 +554,8 @@ static int answer(const char *all, int writable, enum wire_kind kind, const stru
     int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (of_layer && (kind == WIRE_PART || kind == WIRE_LINK));
     if (!known || count <= source) return 0;
     int kept = errno, required = of_layer && wire_requires();
-    int answered = 0;
-    for (int is_older = 0; is_older < 2 && !answered; is_older++) {
-        find_digests(&question, is_older, &of_source, &of_question);
-        answered = search_roots(&question, all, writable, !of_layer, of_question, reply, why);
-        if (fields[source].size <= TAIL) break; /* it has one name */
-    }
+    find_digests(&question, &of_source, &of_question);
+    int answered = search_roots(&question, all, writable, !of_layer, of_question, reply, why);
     if (!answered && !*why && (tells || required)) explain(&question, all, of_source, why);
     if (!answered && tells) {
         char title[TITLE_SIZE];

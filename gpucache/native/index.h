@@ -36,10 +36,13 @@ int is_true(const char *value); /* of a variable that is yes or no */
 static inline int index_is_there(void) {
     const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
     for (int length; all && *all; all += length + (all[length] == ':')) {
-        char path[4096];
+        static const char *const files[] = {"v1/records.row", "v1/rows"};
         length = (int)strcspn(all, ":");
-        int size = snprintf(path, sizeof path, "%.*s/v1/rows", length, all);
-        if (length && size > 0 && (size_t)size < sizeof path && !access(path, F_OK)) return 1;
+        for (int each = 0; length && each < 2; each++) {
+            char path[4096];
+            int size = snprintf(path, sizeof path, "%.*s/%s", length, all, files[each]);
+            if (size > 0 && (size_t)size < sizeof path && !access(path, F_OK)) return 1;
+        }
     }
     return 0;
 }

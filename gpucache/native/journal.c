@@ -12,15 +12,12 @@
 
 #include "constants.h"
 
-/* Make the directory of the journal in a private root that lacks it, as one that was only filled; whether that was
-   possible. */
-static int made_folder(const char *root) {
+/* Whether a root is private, so that its log may be made. */
+static int is_private(const char *root) {
     char path[PATH_MAX + 32];
     struct stat status;
     snprintf(path, sizeof path, "%s/v1", root);
-    if (lstat(path, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077) return 0;
-    snprintf(path, sizeof path, "%s/v1/journal", root);
-    return !mkdir(path, 0700) || errno == EEXIST;
+    return !lstat(path, &status) && S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & 077);
 }
 
 int journal_hits(const char *root, const char *program, unsigned long long hits, unsigned long long saved_ns) {
@@ -29,12 +26,12 @@ int journal_hits(const char *root, const char *program, unsigned long long hits,
     struct timespec now;
     for (const char *at = program; *at; at++)
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') return 0;
-    if (snprintf(path, sizeof path, "%s/v1/journal", root) >= PATH_MAX) return 0;
+    if (snprintf(path, sizeof path, "%s/v1", root) >= PATH_MAX) return 0;
     if (!lstat(path, &status) && (status.st_uid != geteuid() || status.st_mode & 022)) return 0;
-    strcat(path, "/misses.jsonl");
+    strcat(path, "/log.jsonl");
     /* Without O_NONBLOCK a FIFO would wait for its other end. */
     int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, fd = open(path, flags);
-    if (fd < 0 && errno == ENOENT && made_folder(root)) fd = open(path, flags | O_CREAT, 0600);
+    if (fd < 0 && errno == ENOENT && is_private(root)) fd = open(path, flags | O_CREAT, 0600);
     if (fd < 0)
         return (errno != ENOENT || access(root, W_OK)) && (errno == EROFS || errno == EACCES || errno == EPERM);
     clock_gettime(CLOCK_REALTIME, &now);
@@ -44,7 +41,7 @@ int journal_hits(const char *root, const char *program, unsigned long long hits,
                         (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec, program,
                         (int)getpid(), hits, saved_ns);
     int is_ours = !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                  status.st_nlink == 1 && status.st_size < JOURNAL_CAP;
+                  status.st_nlink == 1 && status.st_size < LOG_CAP;
     int is_written = is_ours && size < (int)sizeof line && write(fd, line, (size_t)size) == size;
     close(fd);
     return is_written;

@@ -21,6 +21,10 @@
 #define DAY (24 * 60 * 60)
 #define RECENT 120 /* each use is recorded of a file that was not used for so long */
 
+/* The log, to which processes append, so that it says nothing about a change. */
+#define LOG "v1/log.jsonl"
+#define RECORDS "v1/records.row"
+
 static const char *const places[] = {"v1/entries/", "v1/rows/", "v1/closures/", "v1/missed/", "v1/programs/"};
 
 /* What was unpacked. */
@@ -50,6 +54,7 @@ static int64_t octal(const char *at, size_t size) {
 /* Whether a name is one that a root has: below one of its directories, and nothing in it leads elsewhere. */
 static int is_in_root(const char *name) {
     size_t place = 0;
+    if (!strcmp(name, LOG) || !strcmp(name, RECORDS)) return 1;
     while (place < sizeof places / sizeof *places && strncmp(name, places[place], strlen(places[place]))) place++;
     if (place == sizeof places / sizeof *places) return 0;
     const char *rest = name + strlen(places[place]), *slash = strchr(rest, '/');
@@ -89,6 +94,7 @@ static int takes(const char *block, const char *bytes, size_t size) {
     whole = whole && !futimens(fd, times) && !fstat(fd, &status);
     if (fd >= 0) close(fd);
     if (!whole) return 0;
+    if (!strcmp(one->name, LOG)) return 1;
     int is_entry = !strncmp(one->name, places[0], strlen(places[0]));
     one->inode = status.st_ino;
     one->day = is_entry ? used / DAY : INT64_MAX;
@@ -147,6 +153,8 @@ int root_file_is_current(void) {
         snprintf(path, sizeof path, "%s/%s", had.root, places[place]);
         found += count_files(path, !place);
     }
+    snprintf(path, sizeof path, "%s/" RECORDS, had.root);
+    found += !access(path, F_OK);
     for (size_t each = 0; each < had.count; each++) {
         snprintf(path, sizeof path, "%s/%s", had.root, had.at[each].name);
         if (lstat(path, &status) || status.st_ino != had.at[each].inode) return 0;

@@ -21,17 +21,15 @@ from gpucache.serve.index import (
     Answered,
     Hole,
     Reference,
-    Row,
-    encode,
     merged,
     place_of,
     question_of,
     row_of,
-    rows_of,
     view_of,
 )
 from gpucache.serve.wire import Fields, Kind
 from gpucache.sources import Memos
+from gpucache.store.records import Row, encode
 
 _DAY_S = 24 * 60 * 60
 Question = tuple[bytes, ...]
@@ -239,11 +237,8 @@ class Rows:
         store = self._stores.target
         if store is None:
             return "nothing can be written to the cache"
-        before = store.rows.get(place_of(row))
-        rows = merged([row], rows_of(before) or () if before else ())
-        while rows and not store.rows.put(place_of(row), encode(rows)):
-            rows.pop()  # the oldest: each has the whole source
-        return "" if rows else "it is larger than a row may be"
+        kept = store.rows.keep(place_of(row), lambda before: merged([row], before))
+        return "" if kept else "it is larger than a row may be"
 
     def is_due(self, kind: Kind, question: Question) -> bool:
         """Whether to write the row of a question that hit by key; not on the day after a failure."""
@@ -251,18 +246,18 @@ class Rows:
         age_s = None if store is None else store.rows.age_s(place)
         if store is None or age_s is None or age_s > _DAY_S:
             return True
-        return bool(rows_of(store.rows.get(place) or b""))  # of other conditions, as of another header
+        return bool(store.rows.of(place))  # of other conditions, as of another header
 
     def note_none(self, kind: Kind, question: Question, why: str) -> None:
         """Note for a day that no row can be made, unless there are some, or one can be made in a minute."""
         store, place = self._stores.target, _place(kind, question)
-        if store is not None and not why.endswith(NEW) and not rows_of(store.rows.get(place) or b""):
+        if store is not None and not why.endswith(NEW) and not store.rows.of(place):
             store.rows.put(place, encode(()))
 
     def asked(self, place: str) -> Question | None:
         """The question of a row in any root, without the fields of its process; None if the row is gone."""
         for store in self._stores.on_disk():
-            for row in rows_of(store.rows.get(place) or b"") or ():
+            for row in store.rows.of(place):
                 return question_of(row)
         return None
 

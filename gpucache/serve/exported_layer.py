@@ -112,8 +112,9 @@ class Layer:
         self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
         self.exists = True
         files = (self.folder / layout.VERSION_FOLDER).rglob("*")
-        rows = 0 if self.stores.user is None else len(self.stores.user.rows.names())
-        return rows, sum(file.stat().st_size for file in files if file.is_file())
+        rows = () if self.stores.user is None else self.stores.user.rows.each()
+        answers = {row.of_question for row in rows}
+        return len(answers), sum(file.stat().st_size for file in files if file.is_file())
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:
         """Replace a file that may be in use."""

@@ -1,17 +1,7 @@
 """The index of a root: questions that were answered, for libraries that answer them without a server.
 
-Each question has its own file in a root's ``rows`` (``place_of``), little-endian, replaced as a whole and
-never changed in place:
-
-| offset | size | field |
-|---|---|---|
-| 0 | 8 | magic ``GPCINDEX`` |
-| 8 | 4 | version, 5 |
-| 12 | 4 | number of rows |
-| 16 | 8 | size of the file |
-| 24 | 8 | zero |
-| 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record |
-| | | records: XXH64 of the rest, then fields as ``wire`` has them |
+A root has them in the files of ``store.records``, each a record: XXH64 of the rest, then fields as
+``wire`` has them.
 
 A record's fields are a title for people; a note, which is counted with a hit; stamps of this machine's files
 (``conditions``), which are read in the user's own root alone; the number of holes, of each the field of the
@@ -31,7 +21,7 @@ answers. Versions ignore each other's files, and a hit by key writes the row ane
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,14 +30,10 @@ import xxhash
 
 from gpucache.model import CacheKey
 from gpucache.serve.wire import Kind, number
+from gpucache.store.records import Row
 
 ROWS_CAP = 8
 """The most rows of a question, with different conditions each: the latest stay."""
-_MAGIC, _VERSION = b"GPCINDEX", 5  # of records with a source and with its digest
-# A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
-# not see. Entries need no such step: their key has the headers, so a scanner that sees more makes another.
-_HEADER = struct.Struct("<8sIIQ8x")
-_ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _TAIL = 80
@@ -105,14 +91,6 @@ class Answered:
     """Whether its record has the source itself."""
 
 
-class Row(NamedTuple):
-    """A record of an index, as it is in the file."""
-
-    of_source: int
-    of_question: int
-    record: bytes
-
-
 def is_compared(kind: Kind, field: int) -> bool:
     """Whether a field of a request is part of the question: its process, place and libraries are not."""
     if field <= 2:
@@ -163,47 +141,18 @@ def row_of(answered: Answered) -> Row:
     return Row(of_source, total, _SUM.pack(_digest(body)) + body)
 
 
-def rows_of(data: bytes) -> list[Row] | None:
-    """The rows of a question's file; None if these bytes are none of this version."""
-    with suppress(struct.error, ValueError):
-        return list(_rows(data))
-    return None
-
-
 def place_of(row: Row) -> str:
     """The name of the file of a question in a root."""
     return f"{row.of_question:016x}"
-
-
-def _rows(data: bytes) -> Iterator[Row]:
-    magic, version, count, size = _HEADER.unpack_from(data)
-    if (magic, version, size) != (_MAGIC, _VERSION, len(data)) or count > ROWS_CAP:
-        raise ValueError("no index")
-    for at in range(count):
-        of_source, of_question, begin, length = _ROW.unpack_from(data, _HEADER.size + at * _ROW.size)
-        record = data[begin : begin + length]
-        if len(record) != length or length < _SUM.size or _SUM.unpack_from(record)[0] != _digest(record[8:]):
-            raise ValueError("no record")
-        _question(record)
-        yield Row(of_source, of_question, record)
 
 
 def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
     """The rows of a question, the latest first: of the same conditions the new one."""
     kept: dict[bytes, Row] = {}
     for row in (*new, *old):
-        kept.setdefault(_question(row.record), row)
+        with suppress(struct.error, ValueError):
+            kept.setdefault(_question(row.record), row)
     return list(kept.values())[:ROWS_CAP]
-
-
-def encode(rows: Sequence[Row]) -> bytes:
-    begin = _HEADER.size + len(rows) * _ROW.size
-    size = begin + sum(len(row.record) for row in rows)
-    parts = [_HEADER.pack(_MAGIC, _VERSION, len(rows), size)]
-    for row in rows:
-        parts.append(_ROW.pack(*row[:2], begin, len(row.record)))
-        begin += len(row.record)
-    return b"".join((*parts, *(row.record for row in rows)))
 
 
 def question_of(row: Row) -> tuple[bytes, ...]:

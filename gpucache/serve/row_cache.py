@@ -19,7 +19,8 @@ from gpucache.caches.portable import OWN_MODE, Moving, PortableEntry, PortableFi
 from gpucache.engine.selection import Selected
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
-from gpucache.serve.index import Row, encode, merged, place_of, references_of, rows_of, travelling
+from gpucache.serve.index import merged, place_of, references_of, travelling
+from gpucache.store.records import Row, encode, rows_of
 
 T = TypeVar("T")
 NAME = "gpucache-rows"
@@ -41,12 +42,11 @@ class RowCache(Cache):
         return self._own.location()
 
     def of(self, keys: Container[str]) -> Iterator[CacheEntry]:
-        for _, data in self._store.rows.all():
-            for row in rows_of(data) or ():
-                bare = travelling(row)
-                if bare is not None and all(key.hex in keys for key in references_of(row)):
-                    file = encode([bare])
-                    yield CacheEntry(NAME, _key(bare), _name(bare), len(file), 0, 0, handle=file)
+        for row in self._store.rows.each():
+            bare = travelling(row)
+            if bare is not None and all(key.hex in keys for key in references_of(row)):
+                file = encode([bare])
+                yield CacheEntry(NAME, _key(bare), _name(bare), len(file), 0, 0, handle=file)
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
         """The file of a row alone, without what is true of its machine only."""
@@ -63,7 +63,7 @@ class RowCache(Cache):
                 useless = not self._store.contains(CacheKey(entry))
             except ValueError:
                 return True
-            here = rows_of(self._store.rows.get(place) or b"") or ()
+            here = self._store.rows.of(place)
             return useless or any(_key(bare) == key for row in here if (bare := travelling(row)) is not None)
 
         return has
@@ -81,8 +81,7 @@ class RowCache(Cache):
         if not (rows and sound):
             return Restored(done=False, reason="it is not a row", damaged=True)
         place = place_of(rows[0])
-        here = rows_of(self._store.rows.get(place) or b"") or ()
-        done = self._store.rows.put(place, encode(merged(here, rows)))
+        done = self._store.rows.keep(place, lambda here: merged(here, rows))
         return Restored(done=done, reason="" if done else "it cannot be written", failed=not done)
 
     def report(self, entry: CacheEntry) -> EntryReport:
@@ -98,8 +97,8 @@ class RowCache(Cache):
         return Checked(entry.key)
 
     def remove(self, entry: CacheEntry, _why: str) -> Kept | None:
-        """Remove the file of its question."""
-        self._store.rows.remove(entry.key.split("-")[1])
+        """Remove the rows of its question."""
+        self._store.rows.keep(entry.key.split("-")[1], lambda _: [])
         return None
 
 

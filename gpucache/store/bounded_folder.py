@@ -6,22 +6,16 @@ OSError. Must not know the content of the files.
 
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
-
-import xxhash
 
 from gpucache.folders import Folder
 from gpucache.store import layout
 from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import open_trusted
 
-UNPACKED_BYTES_CAP = 32 << 20
 _SELDOM = 2
-_CHECKSUM_BYTES = 16
-_FASTEST = 1
 
 
 class Bounds(NamedTuple):
@@ -86,7 +80,7 @@ class BoundedFolder:
         return []
 
     def remove(self, name: str) -> None:
-        with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
+        with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             folder.unlink(name + self._suffix)
 
     def trim(self, folder: Folder) -> None:
@@ -104,7 +98,8 @@ class BoundedFolder:
                     folder.unlink(name)
 
     def _ours(self, folder: Folder) -> list[str]:
-        return [found.name for found in folder.entries() if layout.is_beside(self._place, found.name)]
+        names = (found.name for found in folder.entries())
+        return [one for one in names if one.endswith(self._suffix) and layout.is_beside(self._place, one)]
 
     def _read(self, folder: Folder, name: str, *, use: bool) -> bytes | None:
         with open_trusted(folder, name) as (fd, status):
@@ -115,31 +110,3 @@ class BoundedFolder:
             if use:
                 note_use(fd, status)
         return data if len(data) <= self._bounds.file_bytes else None
-
-
-class Memos(BoundedFolder):
-    """Data that processes remember to save time.
-
-    A file is an XXH3-128 of the rest, then the data compressed by zlib.
-    """
-
-    def __init__(self, root: RootFolder) -> None:
-        bounds = Bounds(files=1024, file_bytes=4 << 20, total_bytes=16 << 20)
-        super().__init__(root, layout.CLOSURES, ".memo", bounds)
-
-    def recall(self, name: str, *, use: bool) -> bytes | None:
-        """The data kept under a name; None if it is missing or its checksum does not match."""
-        file = self.get(name, use=use)
-        if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
-            return None
-        unpacking = zlib.decompressobj()
-        try:
-            data = unpacking.decompress(file[_CHECKSUM_BYTES:], UNPACKED_BYTES_CAP)
-        except zlib.error:
-            return None
-        return data if unpacking.eof else None
-
-    def remember(self, name: str, data: bytes) -> None:
-        if len(data) <= UNPACKED_BYTES_CAP:
-            packed = zlib.compress(data, _FASTEST)
-            self.put(name, xxhash.xxh3_128_digest(packed) + packed)

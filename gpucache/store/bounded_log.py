@@ -19,7 +19,10 @@ from gpucache.store.trust import distrust, open_trusted
 
 LINE_CAP = 4096
 """The maximum bytes of a line, including its newline."""
-JOURNAL_CAP = 2 << 20
+LOG_CAP = 1 << 20
+_OLD_JOURNAL_CAP = 2 << 20
+_EVENTS_CAP = 256
+"""How many events of programs stay when the older half of the log goes."""
 _LINE = re.compile(rb"^\{.{9,%d}\}$" % (LINE_CAP - 3), re.MULTILINE)
 """Finds lines that may be records: another file may have millions of lines, and parsing takes time."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
@@ -29,7 +32,7 @@ Record = dict[str, object]
 class BoundedLog:
     """The records of one file of at most ``cap`` bytes.
 
-    When old lines are dropped, ``forgotten`` makes a record of theirs that replaces them.
+    When old lines are dropped, ``forgotten`` makes records of theirs that replace them.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class BoundedLog:
         place: tuple[str, ...],
         name: str,
         cap: int,
-        forgotten: Callable[[Sequence[Record]], Mapping[str, object]] | None = None,
+        forgotten: Callable[[Sequence[Record]], Iterable[Mapping[str, object]]] | None = None,
     ) -> None:
         self._root, self._place, self._name, self._cap = root, place, name, cap
         self._forgotten = forgotten
@@ -66,9 +69,6 @@ class BoundedLog:
                     self._shrink(folder)
         return made
 
-    def tail(self, count: int) -> list[Record]:
-        return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
-
     def records(self, limit_bytes: int | None = None) -> list[Record]:
         """The records, oldest first: all, or those in the last bytes."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
@@ -76,9 +76,12 @@ class BoundedLog:
             return [record for line in lines if (record := record_of(line)) is not None]
         return []
 
-    def by_beginning(self, folder: Folder, end: bytes) -> Mapping[bytes, Sequence[bytes]]:
-        """The lines of records by their text before ``end``; raises OSError. Each is read once."""
-        with open_trusted(folder, self._name) as (fd, status):
+    def by_beginning(self, end: bytes) -> Mapping[bytes, Sequence[bytes]]:
+        """The lines by their text before ``end``, each read once; raises OSError, CacheUnusableError."""
+        with (
+            self._root.open(*self._place) as folder,
+            open_trusted(folder, self._name) as (fd, status),
+        ):
             if status.st_ino != self._inode or status.st_size < self._read_bytes:
                 self._inode, self._read_bytes, self._known = status.st_ino, 0, {}
             begin = max(self._read_bytes, status.st_size - self._cap - LINE_CAP)
@@ -109,19 +112,45 @@ class BoundedLog:
             size -= len(lines[cut])
             cut += 1
         gone = [record for line in lines[:cut] if (record := record_of(line)) is not None]
-        first = [line_of(self._forgotten(gone))] if self._forgotten is not None and gone else []
+        first = [*map(line_of, self._forgotten(gone))] if self._forgotten is not None and gone else []
         self._root.put(folder, self._name, b"".join(first + lines[cut:]))
 
 
-def journal(root: RootFolder) -> BoundedLog:
-    """The journal of misses and processes below a root, which keeps the totals of what it drops."""
+def log(root: RootFolder) -> BoundedLog:
+    """The log of a root: misses and processes, whose totals stay when lines go, and events of programs."""
 
-    def forgotten(dropped: Sequence[Record]) -> Mapping[str, object]:
+    def forgotten(dropped: Sequence[Record]) -> Iterable[Mapping[str, object]]:
         from gpucache.answers.stats import folded  # which one process in thousands needs
 
-        return folded(dropped)
+        events = [one for one in dropped if is_event(one)]
+        return (folded(dropped), *events[-_EVENTS_CAP:])
 
-    return BoundedLog(root, layout.JOURNAL, layout.JOURNAL_NAME, JOURNAL_CAP, forgotten)
+    return BoundedLog(root, layout.LOG, layout.LOG_NAME, LOG_CAP, forgotten)
+
+
+def is_event(record: Record) -> bool:
+    """Whether a record of the log is an event of a program."""
+    return "what" in record
+
+
+class Journal:
+    """The misses and processes in a root's log, after those in the journal of an older gpucache."""
+
+    def __init__(self, root: RootFolder) -> None:
+        self._log = log(root)
+        self._old = BoundedLog(root, layout.JOURNAL, layout.JOURNAL_NAME, _OLD_JOURNAL_CAP)
+
+    def append(self, record: Mapping[str, object]) -> None:
+        self._log.append([record])
+
+    def records(self, limit_bytes: int | None = None) -> list[Record]:
+        """Every record, oldest first, or only those in the last bytes of the files."""
+        found = (*self._old.records(limit_bytes), *self._log.records(limit_bytes))
+        return [one for one in found if not is_event(one)]
+
+    def tail(self, count: int) -> list[Record]:
+        """The last records, the newest first."""
+        return self.records(min(count, LOG_CAP) * LINE_CAP)[: -count - 1 : -1]
 
 
 def line_of(record: Mapping[str, object]) -> bytes:

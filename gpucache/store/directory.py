@@ -22,7 +22,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, sync_all
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
-from gpucache.store import layout, lock, scan
+from gpucache.store import layout, lock, records, scan
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.format import (
     SEAL,
@@ -61,8 +61,6 @@ _SAMPLED_S = 1.0
 _PUTS = 64
 """After this many entries, leftovers are looked for."""
 _SYNCED_TOGETHER = 16
-_ROWS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
-_SHARED_ROWS = _ROWS._replace(files=1 << 16, total_bytes=1 << 30)
 
 
 class DirectoryStore(EntryReader):
@@ -76,7 +74,7 @@ class DirectoryStore(EntryReader):
         super().__init__(root, writable=writable, shared=shared)
         self.history = History(self._root)
         self.missed = Missed(self._root)
-        self.rows = BoundedFolder(self._root, layout.ROWS, ".row", _SHARED_ROWS if shared else _ROWS)
+        self.rows = records.rows(self._root)
         """The rows: answers to questions of programs, which go with the root wherever it is moved."""
         self.adopting = self._root.kept
         """Begins a block in which many entries are adopted."""

@@ -1,5 +1,5 @@
-"""The events of a program's entries: one bounded log for the programs of a small cache together, one for each
-further program name, and one log of removed logs.
+"""The events of a program's entries: in the log of a small cache, in one for each further program name, and
+one log of removed logs.
 
 A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
 a time limit ended a build. A removed log is recorded by the digest of its program's name, so that a miss is
@@ -16,15 +16,15 @@ from functools import cached_property, lru_cache
 from itertools import chain, islice
 
 from gpucache.store import layout
-from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record, record_of
+from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record, is_event, log, record_of
 from gpucache.store.interface import Event, RemovedRecord
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 
 EVENT_CAP = 256
 """The maximum number of events that a history returns: the newest."""
 FILE_CAP = 64 << 10
-FIRST_CAP = 64 << 10
-"""The size from which on further programs have their own logs: a small cache has one file, not hundreds."""
+FIRST_CAP = 256 << 10
+"""The size of the log from which on further programs have their own: a small cache has one file."""
 REMOVED_CAP = 128 << 10
 """The maximum bytes of the log of removed logs."""
 PROGRAM_CAP = 4096
@@ -78,13 +78,12 @@ class History:
     def events(self, *programs: str) -> list[Event]:
         """The events of some programs, one program after the other, each in its order."""
         events: list[Event] = []
-        with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as folder:
-            for program in programs:
-                lines, name = list[bytes](), b'{"program":%s' % json.dumps(program).encode("ascii")
-                for log in (self._first, self._log(program)):
-                    with suppress(OSError):
-                        lines += log.by_beginning(folder, _AFTER_NAME).get(name, ())
-                events += [event for event in map(_event, lines[-EVENT_CAP:]) if event is not None]
+        for program in programs:
+            lines, name = list[bytes](), b'{"program":%s' % json.dumps(program).encode("ascii")
+            for each in (self._old, self._first, self._log(program)):
+                with suppress(*UNUSABLE):
+                    lines += each.by_beginning(_AFTER_NAME).get(name, ())
+            events += [event for event in map(_event, lines[-EVENT_CAP:]) if event is not None]
         self._led |= {(event.program, event.why) for event in events if event.what == "named"}
         self._read.update(programs)
         return events
@@ -93,8 +92,10 @@ class History:
         """The names of the programs that have a history, sorted."""
         names = (name for name in self._names() if name != layout.FIRST_HISTORY)
         logs = (BoundedLog(self._root, layout.PROGRAMS, name, FILE_CAP) for name in names)
-        last = [record for log in logs for record in log.records(2 * LINE_CAP)[-1:]] + self._first.records()
-        return sorted({str(record["program"]) for record in last if "program" in record})
+        last = [record for log in logs for record in log.records(2 * LINE_CAP)[-1:]]
+        return sorted(
+            {*self._together(), *(str(record["program"]) for record in last if "program" in record)}
+        )
 
     def note_removed(self, histories: Sequence[str], when_ns: int, why: str) -> None:
         """Record that the logs with these file names are removed.
@@ -103,8 +104,7 @@ class History:
         """
         names = dict.fromkeys(histories)
         if layout.FIRST_HISTORY in names:
-            of_first = (str(record.get("program")) for record in self._first.records())
-            names |= dict.fromkeys(map(layout.history_name, of_first))
+            names |= dict.fromkeys(map(layout.history_name, self._together()))
         digests = [layout.program_digest(name) for name in names]
         self._removed().append(
             {"when_ns": when_ns, "why": why, "programs": digests[start : start + _PROGRAMS_A_LINE]}
@@ -113,7 +113,7 @@ class History:
 
     def note_all(self, why: str) -> None:
         """Record for all programs with a history that a rule removes their entries."""
-        self.note_removed(self._names(), time.time_ns(), why)
+        self.note_removed([layout.FIRST_HISTORY, *self._names()], time.time_ns(), why)
 
     def removed(self, program: str) -> RemovedRecord | None:
         """When a program's history was last removed, as far as is known; None if it never was."""
@@ -127,17 +127,25 @@ class History:
 
     @cached_property
     def _first(self) -> BoundedLog:
+        return log(self._root)
+
+    @cached_property
+    def _old(self) -> BoundedLog:
         return BoundedLog(self._root, layout.PROGRAMS, layout.FIRST_HISTORY, 8 * FILE_CAP)
 
+    def _together(self) -> Iterable[str]:
+        """The programs whose events are in the logs of all."""
+        records = (*self._old.records(), *self._first.records())
+        return dict.fromkeys(str(one["program"]) for one in records if is_event(one) and "program" in one)
+
     def _is_together(self, program: str) -> bool:
-        """Whether events go to the first log: it is not full, and the program has none of its own."""
-        size = 0
+        """Whether events go to the log of all: it is not full, and the program has none of its own."""
         with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
-            with suppress(FileNotFoundError):
-                size = programs.lstat(layout.FIRST_HISTORY).st_size
-            with suppress(FileNotFoundError):
-                programs.lstat(layout.history_name(program))
-                return False
+            programs.lstat(layout.history_name(program))
+            return False
+        size = 0
+        with suppress(*UNUSABLE), self._root.open(*layout.LOG) as folder:
+            size = folder.lstat(layout.LOG_NAME).st_size
         return size < FIRST_CAP
 
     def _log_of(self, program: str) -> BoundedLog:
@@ -145,7 +153,7 @@ class History:
 
     def _removed(self) -> BoundedLog:
         place, name = (layout.VERSION_FOLDER,), layout.REMOVED_NAME
-        return BoundedLog(self._root, place, name, REMOVED_CAP, lambda gone: {**gone[-1], "programs": None})
+        return BoundedLog(self._root, place, name, REMOVED_CAP, lambda gone: [{**gone[-1], "programs": None}])
 
     def _names(self) -> list[str]:
         with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:

@@ -21,8 +21,8 @@ from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
-    from gpucache.store.bounded_folder import Memos
-    from gpucache.store.bounded_log import BoundedLog
+    from gpucache.store.bounded_log import Journal
+    from gpucache.store.records import Memos
 
 
 class EntryReader(ABC):
@@ -64,7 +64,7 @@ class EntryReader(ABC):
 
     def journal(self, record: Mapping[str, object]) -> None:
         """Append one line to the journal; losing it is not an error."""
-        self._journal.append([record])
+        self._journal.append(record)
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
@@ -80,14 +80,14 @@ class EntryReader(ABC):
             yield holding
 
     @cached_property
-    def _journal(self) -> "BoundedLog":
-        from gpucache.store.bounded_log import journal  # a process counts its hits when it ends
+    def _journal(self) -> "Journal":
+        from gpucache.store.bounded_log import Journal  # a process counts its hits when it ends
 
-        return journal(self._root)
+        return Journal(self._root)
 
     @cached_property
     def memos(self) -> "Memos":
-        from gpucache.store.bounded_folder import Memos  # not every program has memos
+        from gpucache.store.records import Memos  # not every program has memos
 
         return Memos(self._root)
 

@@ -27,6 +27,7 @@ from gpucache.host import os_errors, scratch
 from gpucache.model import EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, TOTAL_CAP
+from gpucache.store.records import Row, encode, rows_of
 from gpucache.store.root_folder import RECENCY_NS, UNUSABLE, RootFolder
 from gpucache.store.trust import UntrustedFileError, distrust, open_trusted
 from gpucache.units import format_list
@@ -43,10 +44,11 @@ _EMPTY_BYTES = 20 * _BLOCK
 _FRONT = _BLOCK + len(MAGIC)
 _HEADER = struct.Struct("100s8s8s8s12s12s8s1s100s8s247x")
 _SUM = slice(148, 156)
-_RECORDS = (layout.ROWS, layout.CLOSURES, layout.MISSED, layout.PROGRAMS)
-_BEGINNINGS = tuple("/".join((*place, "")).encode() for place in (layout.ENTRIES, *_RECORDS))
+_RECORDS = (layout.ROWS, layout.MISSED, layout.PROGRAMS, layout.BASE)
+_BEGINNINGS = tuple("/".join((*place, "")).encode() for place in (layout.ENTRIES, *_RECORDS[:-1]))
 _HEX_KEY = re.compile(rb"[0-9a-f]{64}")
 _KEY_BYTES = 32
+_ROW, _MEMO, _MISSED = ".row", ".memo", ".json"
 _WAIT_S = 5.0
 _NAME_CAP = 40
 """How many characters of the file's name its directory has, so that messages make sense."""
@@ -143,6 +145,7 @@ def _is_in_root(member: Member, size_bytes: int) -> bool:
     if member.is_entry:
         return layout.fits(member.place[-1], member.name) and size_bytes <= TOTAL_CAP
     known = member.place in _RECORDS and layout.is_beside(member.place, member.name)
+    known = known and not layout.is_left(member.name)
     return known and size_bytes <= _RECORD_BYTES_CAP
 
 
@@ -160,9 +163,9 @@ def packed(files: Iterable[tuple[Member, bytes]]) -> Iterator[bytes]:
 def chosen(
     root: RootFolder,
     choose: Callable[[Mapping[Member, EntryHead]], Collection[Member]],
-    kinds: Collection[tuple[str, ...]] = _RECORDS,
+    without: tuple[str, ...] = (),
 ) -> list[Member]:
-    """The chosen sound entries of a root, and the records of some kinds that belong to them.
+    """The chosen sound entries of a root, and the records that belong to them, without some kinds.
 
     Raises CacheUnusableError.
     """
@@ -174,35 +177,47 @@ def chosen(
         if one.head is not None
     }
     entries = sorted(choose(heads))
-    keys = {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
+    keys = _keys(entries)
     programs = {layout.FIRST_HISTORY, *(layout.history_name(heads[one].program) for one in entries)}
     found = entries[:]
-    for place in kinds:
+    for place in _RECORDS:
         records = []
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for name in [one.name for one in folder.entries()]:
                 with suppress(OSError), open_trusted(folder, name) as (fd, status):
                     member = Member(place, name, status.st_mtime_ns)
-                    if not _is_in_root(member, status.st_size):
+                    if not _is_in_root(member, status.st_size) or name.endswith(without):
                         continue
-                    if place == layout.ROWS:  # these name entries by the bytes of their keys
-                        data = os.read(fd, status.st_size)
-                        parts = (data[at : at + _KEY_BYTES] for at in range(len(data)))
-                        belongs = not keys.isdisjoint(parts)
-                    else:
-                        belongs = place != layout.PROGRAMS or name in programs
+                    belongs = place != layout.PROGRAMS or name in programs
+                    if name.endswith(_ROW) and place == layout.ROWS:
+                        belongs = _names_any(os.read(fd, status.st_size), keys)
                     records += [member] * belongs
-        if place == layout.CLOSURES:  # these name none: the last ones stay, as many as there are entries
-            records = sorted(records, key=lambda one: one.used_ns)[-len(entries) :] if entries else []
-        found += sorted(records)
+        memos = sorted((one for one in records if one.name.endswith(_MEMO)), key=lambda one: one.used_ns)
+        # These name no entry: the last ones stay, as many as there are entries.
+        found += sorted({*records}.difference(memos[: max(0, len(memos) - len(entries))]))
     return found
 
 
-def write(path: Path, folder: Folder, root: RootFolder, files: Collection[Member]) -> None:
+def _keys(entries: Iterable[Member]) -> set[bytes]:
+    return {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
+
+
+def _names_any(record: bytes, keys: Collection[bytes]) -> bool:
+    """Whether a row, which names entries by the bytes of their keys, names one of these."""
+    return any(record[at : at + _KEY_BYTES] in keys for at in range(len(record)))
+
+
+def write(
+    path: Path, folder: Folder, root: RootFolder, files: Collection[Member], *, memos: bool = True
+) -> None:
     """Write a file atomically, below its lock; raises OSError, or a GpucacheError with the remedy."""
-    keys = {one.name.removesuffix(layout.ENTRY_SUFFIX).encode() for one in files if one.is_entry}
+    keys = _keys(one for one in files if one.is_entry)
+    digits = {key.hex().encode() for key in keys}
     if len(files) > MEMBERS_CAP:
         raise UsageError(f"{root.path} has more than {MEMBERS_CAP} files; choose some with --program")
+
+    def belongs(row: Row) -> bool:
+        return memos if row.is_memo else _names_any(row.record, keys)
 
     def read() -> Iterator[tuple[Member, bytes]]:
         left = FILE_BYTES_CAP
@@ -213,9 +228,15 @@ def write(path: Path, folder: Folder, root: RootFolder, files: Collection[Member
                     open_trusted(top, *member.place, member.name) as (fd, _),
                     open(fd, "rb", closefd=False) as file,
                 ):
-                    lines = file if member.place == layout.PROGRAMS else ()
-                    of_keys = b"".join(line for line in lines if not keys.isdisjoint(_HEX_KEY.findall(line)))
+                    lines = file if member.name.endswith(layout.HISTORY_SUFFIX) else ()
+                    events = (line for line in lines if not line.startswith(b'{"kind":'))
+                    of_keys = b"".join(
+                        line for line in events if not digits.isdisjoint(_HEX_KEY.findall(line))
+                    )
                     data = of_keys or file.read()
+                if member.name.endswith(_ROW) and rows_of(data):
+                    rows = (row for row in rows_of(data) or () if belongs(row))
+                    data = encode([*rows])
             except FileNotFoundError:  # another process evicted it
                 continue
             left -= len(data) + 2 * _BLOCK
@@ -259,17 +280,16 @@ def export(root: Path, path: Path, programs: Collection[str]) -> Written:
     if os.path.lexists(path) and not is_root_file(path):
         raise UsageError(f"{path} is not a cache in a file, and stays; name another file")
     folder = RootFolder(root)
-    unsure = (layout.MISSED, layout.CLOSURES) if programs else (layout.MISSED,)
     files = chosen(
         folder,
         lambda heads: [one for one in heads if not programs or heads[one].program in programs],
-        [place for place in _RECORDS if place not in unsure],
+        (_MISSED, _MEMO) if programs else (_MISSED,),
     )
     if not (entries := sum(one.is_entry for one in files)):
         of = f" of {format_list([*programs])}" if programs else ""
         raise UsageError(f"{root} has no entries{of}; 'gpucache inspect' lists those that it has")
     with _alone(path) as beside:
-        write(path, beside, folder, files)
+        write(path, beside, folder, files, memos=not programs)
     return Written(path, entries, path.stat().st_size, changed=True)
 
 
@@ -394,7 +414,7 @@ class RootFile:
             with suppress(*UNUSABLE), self.root.open(*place) as folder:
                 for one in folder.entries():
                     status, member = one.stat(follow_symlinks=False), Member(place, one.name, 0)
-                    if _is_in_root(member, status.st_size):
+                    if _is_in_root(member, status.st_size) and one.name != layout.LOG_NAME:
                         day = status.st_mtime_ns // _DAY_NS if member.is_entry else 0
                         found[member.path] = one.inode(), day
         return found

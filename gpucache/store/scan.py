@@ -220,7 +220,7 @@ def allocated(status: os.stat_result) -> int:
 
 
 def is_marked(root: RootFolder) -> bool:
-    """Whether a root contains something that only gpucache makes: tag, history or entry. Raises nothing."""
+    """Whether a root contains something that only gpucache makes: tag, record or entry. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open() as top:
         fd = top.open_file(TAG_NAME)
         try:
@@ -228,9 +228,10 @@ def is_marked(root: RootFolder) -> bool:
                 return True
         finally:
             give_back(fd)
-    with suppress(OSError, CacheUnusableError), root.open(*layout.PROGRAMS) as programs:
-        if any(layout.is_beside(layout.PROGRAMS, found.name) for found in programs.entries()):
-            return True
+    for place in (layout.BASE, layout.PROGRAMS):
+        with suppress(OSError, CacheUnusableError), root.open(*place) as folder:
+            if any(layout.is_beside(place, found.name) for found in folder.entries()):
+                return True
     with suppress(OSError, CacheUnusableError):
         return any(not stray and _begins_as_ours(folder, name) for folder, name, stray in walk(root))
     return False
@@ -273,7 +274,8 @@ _SHARE = 4
 """The files next to the entries may take a quarter of the limit of the entries."""
 _MOVE = "give the cache its own directory"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
-_LEFT = {layout.TMP: "left by a writer that was stopped", layout.LOCKS: "a lock without a process"}
+_LEFT = (layout.BASE, *((layout.VERSION_FOLDER, name) for name in ("tmp", "locks")))
+"""Where leftovers are; the last two of older gpucaches, with nothing else in them."""
 
 
 class _Item(NamedTuple):
@@ -306,7 +308,7 @@ def remove_leftover(root: RootFolder, leftover: Leftover) -> bool:
 
 
 def remove_left(root: RootFolder, now_ns: int) -> list[int]:
-    """Remove the files killed processes left in ``tmp/`` and ``locks/``; returns their allocated bytes."""
+    """Remove the files that killed processes left; returns their allocated bytes."""
     gone = []
     for folder, place, leftover in _abandoned(root, now_ns):
         with suppress(OSError):
@@ -322,16 +324,20 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     ``why``, the rule that removed all entries before, is recorded for the histories that are removed.
     """
     gone = remove_left(root, now_ns)
-    limit = max_size_bytes or 0  # the journal bounds itself, and goes only if it alone is too large
-    rest = sorted(one for one in items(root) if one.place != layout.JOURNAL or one.allocated_bytes > limit)
-    over = sum(item.allocated_bytes for item in rest)
+    limit = max_size_bytes or 0  # the log bounds itself, and goes only if it alone is too large
+    logs = (layout.LOG_NAME, layout.JOURNAL_NAME)
+    every = sorted(items(root))
+    over = sum(item.allocated_bytes for item in every)
+    rest = [one for one in every if one.name not in logs or one.allocated_bytes > limit]
     going = []
     for item in rest if max_size_bytes is not None else ():
-        if over > limit // _SHARE and item.place not in _LEFT:
+        if over > limit // _SHARE and not layout.is_left(item.name):
             going.append(item)
             over -= item.allocated_bytes
     # Recorded first, so that a process that is stopped in between leaves no history unaccounted for.
-    history.note_removed([item.name for item in going if item.place == layout.PROGRAMS], now_ns, why)
+    names = {layout.LOG_NAME: layout.FIRST_HISTORY}
+    gone_logs = [item.name for item in going if item.place == layout.PROGRAMS or item.name in names]
+    history.note_removed([names.get(name, name) for name in gone_logs], now_ns, why)
     removed = []
     for item in going:
         with suppress(*UNUSABLE), root.open(*item.place) as folder:
@@ -351,23 +357,26 @@ def items(root: RootFolder) -> Iterator[_Item]:
 
 
 def _abandoned(root: RootFolder, now_ns: int) -> Iterator[tuple[Folder, tuple[str, ...], Leftover]]:
-    """The old files of ``tmp/`` and ``locks/``, of any owner, except locks that are in use."""
-    for place, detail in _LEFT.items():
+    """The old files of writers and locks, of any owner, except locks that are in use."""
+    for place in _LEFT:
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for name in [found.name for found in folder.entries()]:
                 with suppress(OSError):
-                    ours = layout.is_beside(place, name)
+                    ours, is_lock = layout.is_left(name), name.endswith(layout.LOCK_SUFFIX)
+                    if not ours and place == layout.BASE:
+                        continue
+                    detail = "a lock without a process" if is_lock else "left by a writer that was stopped"
                     leftover = _leftover(folder, name, now_ns, detail if ours else _NOT_OURS)
-                    unused = not ours or place != layout.LOCKS or not lock.held(folder, name)
+                    unused = not ours or not is_lock or not lock.held(folder, name)
                     if leftover.age_ns > MINIMUM_AGE_NS and unused:
                         yield folder, place, leftover
 
 
 def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
-    """Remove one of our files in ``tmp/`` or ``locks/``, unless it is a lock in use; raises OSError."""
-    if place not in _LEFT or not layout.is_beside(place, name):
+    """Remove what a writer left, or a lock, unless that is in use; raises OSError."""
+    if place not in _LEFT or not layout.is_left(name):
         return False
-    if place == layout.LOCKS:
+    if name.endswith(layout.LOCK_SUFFIX):
         return lock.remove_unheld(folder, name)
     folder.unlink(name)
     return True

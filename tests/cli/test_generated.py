@@ -283,14 +283,12 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
         layout.ENTRIES,
         layout.ROWS,
         layout.PROGRAMS,
-        layout.JOURNAL,
         layout.MISSED,
-        layout.CLOSURES,
         layout.QUARANTINE,
     )
-    folders = (*kept, layout.TMP, layout.LOCKS)
-    places = {f"{'/'.join(folder)}/" for folder in folders}
-    files = {TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
+    places = {f"{'/'.join(folder)}/" for folder in kept}
+    names = (layout.LOG_NAME, f"{layout.RECORDS_NAME}.row", layout.REMOVED_NAME, "*.lock")
+    files = {TAG_NAME, *(f"{layout.VERSION_FOLDER}/{name}" for name in names), remembered.FILE.as_posix()}
     told = {*manual.terms("surroundings")}
     assert told == places | files | {*settings.ENVIRONMENT, *settings.RUN_ENVIRONMENT}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.answers.run_lines import command_name
-from gpucache.store.bounded_log import JOURNAL_CAP
+from gpucache.store.bounded_log import LOG_CAP
 from gpucache.store.directory import DirectoryStore
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ def test_counters_of_prometheus_never_fall(run: Run, store: DirectoryStore) -> N
     before = counted()
     assert before["gpucache_hits_total"] == 6 and before["gpucache_saved_seconds_total"] == 5
     assert before['gpucache_misses_total{reason="evicted"}'] == 1
-    (file,) = (store.root / "v1" / "journal").iterdir()
+    file = store.root / "v1" / "log.jsonl"
     line = json.dumps({**_MISS, "when_ns": 1, "command": "sim", "verdict": "evicted", "detail": "x" * 1000})
-    count = JOURNAL_CAP // len(line)
+    count = LOG_CAP // len(line)
     with file.open("a", encoding="utf-8") as journal:
         journal.write(f"{line}\n" * count)
     store.journal({**_HIT, "when_ns": 2, "command": "app.py", "pid": 3})
-    assert file.stat().st_size < JOURNAL_CAP * 2 // 3
+    assert file.stat().st_size < LOG_CAP * 2 // 3
     after = counted()
     assert after["gpucache_hits_total"] == 9
     assert after['gpucache_misses_total{reason="evicted"}'] == 1 + count

@@ -136,7 +136,7 @@ def _entries(root: Path) -> dict[str, Entry]:
 
 
 def _history(root: Path) -> set[tuple[str, str, str]]:
-    lines = (line for file in (root / "v1" / "programs").iterdir() for line in file.read_text().splitlines())
+    lines = (line for line in (root / "v1" / "log.jsonl").read_text().splitlines() if '"what"' in line)
     events = map(json.loads, lines)
     return {(one["what"], one["key"], one.get("source", "")) for one in events}
 
@@ -197,7 +197,7 @@ def test_a_lost_process_of_mpiexec_ends_the_run_and_the_next_one_goes_on(
     cluster, away = start({}, {}), tmp_path / "away"
     options = ("-I", sources / "inc", "--target", nvrtc)
     child = _begun(cluster, away, sources, *options)
-    wait_until(lambda: len([*(away / "v1" / "entries").rglob("*.gpc")]) == 3)  # not those in v1/tmp
+    wait_until(lambda: len([*(away / "v1" / "entries").rglob("*.gpc")]) == 3)  # not half-written ones
     pids = _compiling(cluster, child)
     os.kill(parent(min(pids)), signal.SIGKILL)
     assert _ended(child).code != 0

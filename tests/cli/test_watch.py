@@ -232,7 +232,7 @@ def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists locks")
 def test_a_compile_that_runs_is_named(start: Start, tmp_path: Path) -> None:
     """Its process, its command and its lock, which tells a hung program from one that compiles."""
-    lock = tmp_path / "cache" / "gpucache" / "v1" / "locks" / "ab.lock"
+    lock = tmp_path / "cache" / "gpucache" / "v1" / "ab.lock"
     lock.parent.mkdir(parents=True, mode=0o700)
     with subprocess.Popen(
         [sys.executable, "-c", LOCK, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -22,7 +22,7 @@ def test_a_key_that_is_none_costs_nothing(
     folder = tree("include")
     first, second = (ready(include_dirs=[folder], options=options) for options in ([], ["-DNEW"]))
     assert isinstance(get_or_build(stores, first, compiler()), Built)
-    (history,) = Path(store.root).glob("v1/programs/*.jsonl")
+    history = Path(store.root) / "v1" / "log.jsonl"
     event = {"program": "show", "when_ns": 2**62, "what": "built", "key": key, "target": "cuda:compute_90"}
     with history.open("ab") as file:
         file.write(line_of(event))

@@ -26,7 +26,7 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store.bounded_log import JOURNAL_CAP
+from gpucache.store.bounded_log import LOG_CAP
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.history import FILE_CAP
 from gpucache.store.interface import Absent, Event, Found, MissedRequest
@@ -34,6 +34,7 @@ from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 from tests.faults.forking import forked
 from tests.faults.tracing import killed_before_call
+from tests.store.conftest import left
 
 HOUR_NS = 3600 * 10**9
 PREPARED = make_ready()
@@ -65,7 +66,7 @@ def _damage(store: DirectoryStore) -> None:
         store.publish(build_entry(seed))
     path = store.root / "v1" / "entries" / build_entry("a").key.hex[:2] / f"{build_entry('a').key.hex}.gpc"
     path.write_bytes(path.read_bytes()[:-1])
-    partial = store.root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc"
+    partial = store.root / "v1" / f"1-{16 * 'a'}-{64 * 'b'}.gpc"
     partial.write_bytes(b"half")
 
 
@@ -97,8 +98,8 @@ def _fill_journal(store: DirectoryStore) -> None:
     for seed in SEEDS:
         store.publish(build_entry(seed))
     store.journal({"a": 1})
-    (file,) = (store.root / "v1" / "journal").iterdir()
-    file.write_bytes(file.read_bytes() * (JOURNAL_CAP // file.stat().st_size))
+    file = store.root / "v1" / "log.jsonl"
+    file.write_bytes(file.read_bytes() * (LOG_CAP // file.stat().st_size))
 
 
 def _note(store: DirectoryStore) -> object:
@@ -158,7 +159,7 @@ def _left(store: DirectoryStore) -> Iterator[str]:
     for leftover in list(store.leftovers(time.time_ns() + 2 * HOUR_NS)):
         if not store.remove_leftover(leftover):
             yield f"{leftover.path} stays: {leftover.detail}"
-    yield from (f"{path} stays" for name in ("tmp", "locks") for path in store.root.glob(f"v1/{name}/*"))
+    yield from (f"{path} stays" for path in left(store.root))
 
 
 def calls(folder: Path, every: int) -> tuple[dict[str, int], list[str]]:
@@ -262,9 +263,9 @@ def moments(folder: Path, kills: int, seed: int) -> tuple[dict[str, int], list[s
             problems.append("a reader failed")
         count_, told = json.loads(os.read(reading, 1 << 16))
         reads, problems = reads + count_, [*problems, *told]
-    left = len(list(root.glob("v1/tmp/*")))
+    halves = len(left(root))
     problems += problems_of(store, Operation(lambda _: None, loses="abc"), damaged=False)
-    return {"kills": kills, "reads": reads, "left": left}, problems
+    return {"kills": kills, "reads": reads, "left": halves}, problems
 
 
 def main() -> None:

@@ -151,7 +151,7 @@ def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> N
     store.publish(build_entry("a"))
     outside = tmp_path / "outside"
     outside.mkdir()
-    for name in ("tmp", "entries"):
+    for name in ("entries",):
         (store.root / "v1" / name).rename(tmp_path / name)
         (store.root / "v1" / name).symlink_to(outside)
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):

@@ -17,6 +17,7 @@ from gpucache.model import Entry
 from gpucache.store.directory import DirectoryStore
 from tests.faults.builder import CUDA, OPENCL, Builder, Call
 from tests.pocl import PLATFORM, need_pocl
+from tests.store.conftest import left
 from tests.trials import tell, trials
 
 ERRORS = ("ENOSPC", "EIO", "ESTALE", "EACCES", "EROFS", "EMFILE", "EDQUOT", "EINTR", "EOPNOTSUPP")
@@ -51,8 +52,8 @@ def _wrong(root: Path, call: Call, outcome: Mapping[str, Any], code: str) -> Ite
     store = DirectoryStore(root, writable=False)
     if root.exists() and not all(isinstance(store.check(scanned), Entry) for scanned in store.scan()):
         yield "an entry is damaged"
-    if call.name != "unlinkat" and (left := [*root.glob("v1/tmp/*"), *root.glob("v1/locks/*")]):
-        yield f"left behind: {left}"
+    if call.name != "unlinkat" and (found := left(root)):
+        yield f"left behind: {found}"
 
 
 def _attack(what: str, builder: Builder, before: Path, place: Path, every: int) -> None:

@@ -140,10 +140,11 @@ def test_only_an_interpreter_is_started_to_learn(
 def test_a_limit_holds_for_what_is_no_entry_too(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:
-    """If programs bound the cache, records of removed programs take at most a quarter of it."""
+    """If programs bound the cache, records of removed ones take at most a quarter of it beside the log."""
     store = DirectoryStore(root, writable=True)
-    for number in range(400):
-        store.history.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
+    for number in range(800):
+        event = Event(number, "built", 64 * "0", "cuda:sm_90", 500 * "x")
+        store.history.record(f"program {number}", event)
     before = store.beside_bytes()
     assert run(1, GPUCACHE_MAX_SIZE=str(2 * before)).returncode == 0
     assert store.beside_bytes() < before and len(list(store.scan())) == 1

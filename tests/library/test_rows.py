@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -105,7 +104,7 @@ def test_a_bundle_has_what_rows_answered_with(run: Run, settings: dict[str, str]
 def test_an_entry_without_a_row_gets_one_at_its_first_hit(run: Run, settings: dict[str, str]) -> None:
     """As one that was pulled, or that another version made."""
     run(_SHOW)
-    shutil.rmtree(Path(settings["GPUCACHE_DIR"], "v1", "rows"))
+    Path(settings["GPUCACHE_DIR"], "v1", "records.row").unlink()
     assert run(_SHOW)[1] & _HEAVY
     assert not run(_SHOW)[1] & _HEAVY
 
@@ -268,7 +267,7 @@ flush()
 told = [answered()]
 root = Path(os.environ["GPUCACHE_DIR"], "v1")
 [entry] = root.glob("entries/*/*.gpc")
-for folder in ("rows", "entries"):
+for folder in ("records.row", "entries"):
     (root / folder).rename(root / "elsewhere")
     (root / folder).symlink_to("elsewhere")
     told.append(answered())

@@ -15,8 +15,9 @@ import pytest
 import xxhash
 
 from gpucache.serve import index
-from gpucache.serve.index import Answered, Condition, Hole, Row, encode, is_compared, merged, place_of, row_of
+from gpucache.serve.index import Answered, Condition, Hole, is_compared, merged, place_of, row_of
 from gpucache.serve.wire import Kind
+from gpucache.store.records import Row, encode
 from tests.patience import PATIENCE_S, tick
 from tests.unprivileged import needs_root
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries a
 _NONE = b"none"
 _TAIL = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;"
 _LIES = 700
+_BEFORE = [Row(9, 9, bytes(3000)), Row(0, 9, bytes(3000))]
+"""Records that fill what is read of a file at once."""
 
 
 class Layer:
@@ -52,7 +55,14 @@ class Layer:
 
     def write(self, place: str, data: bytes) -> None:
         self.rows.mkdir(mode=0o755, parents=True, exist_ok=True)
-        file = self.rows / f"{place}.row"
+        self._put(self.rows / f"{place}.row", data)
+
+    def write_small(self, data: bytes) -> None:
+        """The file with the small rows of many questions."""
+        (self.folder / "v1").mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._put(self.folder / "v1" / "records.row", data)
+
+    def _put(self, file: Path, data: bytes) -> None:
         file.unlink(missing_ok=True)
         file.write_bytes(data)
         file.chmod(0o644)
@@ -197,17 +207,12 @@ def test_a_mark_against_caches_is_no_part_of_a_question(layer: Layer) -> None:
     assert layer.ask_all([second, third]) == [_said(first), _NONE]
 
 
-@pytest.mark.parametrize("is_older", [False, True])
-def test_sources_that_differ_in_their_ends_alone_have_each_a_row(
-    layer: Layer, monkeypatch: pytest.MonkeyPatch, is_older: bool
-) -> None:
-    """More than a file of rows has room for, and in roots that an older version wrote so many."""
-    if is_older:
-        monkeypatch.setattr(index, "_MADE_UP", b"")
-    count = index.ROWS_CAP if is_older else 3 * index.ROWS_CAP
+def test_sources_that_differ_in_their_ends_alone_have_each_a_row(layer: Layer) -> None:
+    """More than a file of rows has room for."""
+    count = 3 * index.ROWS_CAP
     every = [_build(source=b"kernel void a() {}" * 9 + b"// %d" % number) for number in range(count)]
     layer.export(*every)
-    assert len([*layer.rows.iterdir()]) == (1 if is_older else count)
+    assert len([*layer.rows.iterdir()]) == count
     assert layer.ask_all(every) == [_said(one) for one in every]
 
 
@@ -503,12 +508,12 @@ def _lie(draw: random.Random, data: bytes) -> bytes:
 
 def _lying(draw: random.Random, answered: Answered) -> bytes:
     """A malicious index: wrong anywhere, or inside a record whose digest is still right."""
-    row = row_of(answered)
+    row, before = row_of(answered), _BEFORE if draw.random() < 0.5 else []
     if draw.random() < 0.3:
-        return _lie(draw, encode([row]))
+        return _lie(draw, encode([*before, row]))
     body = _lie(draw, row.record[8:])
     record = struct.pack("<Q", xxhash.xxh64_intdigest(body)) + body
-    return encode([row._replace(record=record)])
+    return encode([*before, row._replace(record=record)])
 
 
 def _strange(draw: random.Random, one: Condition) -> Condition:
@@ -547,11 +552,27 @@ def test_a_layer_full_of_lies_harms_nobody(layer: Layer, index_program: Path, tm
         lied = draw.random() < 0.7
         here = Layer(index_program, tmp_path / f"layer-{number}")
         data = _lying(draw, answered) if lied else encode([row_of(answered)])
-        here.write(place_of(row_of(answered)), data)
+        if draw.random() < 0.5:
+            here.write(place_of(row_of(answered)), data)
+        else:
+            here.write_small(data)
         indexes.append(here.folder)
     said = layer.ask_all([plain] * _LIES, indexes=indexes)
     assert len(said) == _LIES
     assert {_NONE, _said(plain)} <= set(said)
+
+
+@pytest.mark.parametrize("before", [[], _BEFORE], ids=["first", "later"])
+def test_a_small_row_among_others_answers(layer: Layer, before: list[Row]) -> None:
+    """It is read wherever it is in the file; that of another question, or with a wrong byte, does not."""
+    one, other = _build(), _build(source=b"kernel void b() {}" * 20)
+    layer.write_small(encode([*before, row_of(one)]))
+    assert layer.ask_all([one, other]) == [_said(one), _NONE]
+    row = row_of(one)
+    layer.write_small(encode([*before, row._replace(record=row.record[:-1] + b"x")]))
+    assert layer.ask(one) == _NONE
+    layer.write(place_of(row), encode([row]))
+    assert layer.ask(one) == _said(one)
 
 
 def test_a_name_that_differs_before_its_made_up_part_is_another_question(layer: Layer) -> None:

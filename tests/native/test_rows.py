@@ -33,17 +33,17 @@ from gpucache.serve.index import (
     Condition,
     Hole,
     Reference,
-    encode,
     merged,
     place_of,
     row_of,
-    rows_of,
 )
 from gpucache.serve.wire import Kind
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import FILE_ROWS, encode, rows_of
 from gpucache.store.root_folder import RECENCY_NS
 from tests.native.test_index import Layer, _build, _changed, _compile, _lie, _said, _touched
 from tests.patience import tick
+from tests.store.conftest import left
 from tests.unprivileged import needs_root
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are for Linux")
@@ -476,11 +476,10 @@ def test_many_writers_and_readers_at_once(root: Root, tmp_path: Path) -> None:
 
 def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> None:
     """A row is added to those of its question, of which the latest stay; no file of more is believed."""
-    rows = [row_of(root.answered(Condition("W", b"", b"/%d" % number))) for number in range(10)]
+    rows = [row_of(root.answered(Condition("W", b"", b"/%d" % number))) for number in range(FILE_ROWS)]
     held = row_of(root.answered(Condition("W", b"", b"/")))
     assert len(merged([held], rows)) == ROWS_CAP
-    before = rows[: ROWS_CAP - 1]
-    for kept, answer in (([*before, held], _HIT), ([held, *before, rows[-1]], None)):
+    for kept, answer in (([*rows[1:], held], _HIT), ([held, *rows], None)):
         data = encode(kept)
         root.store.rows.put(place_of(held), data)
         assert rows_of(data) == (kept if answer else None)
@@ -492,7 +491,7 @@ def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path])
     store = DirectoryStore(mount("size=16k") / "root", writable=True)
     store.rows.put("0" * 16, bytes(1 << 20))
     assert store.rows.get("0" * 16) is None
-    assert not list((store.root / "v1" / "tmp").iterdir())
+    assert not left(store.root)
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:

@@ -20,7 +20,7 @@ import pytest
 from gpucache.answers.run_lines import command_name, counted, unbuilt
 from gpucache.native import build
 from gpucache.settings import read_settings
-from gpucache.store.bounded_log import JOURNAL_CAP
+from gpucache.store.bounded_log import LOG_CAP
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.patience import wait_until
@@ -220,7 +220,7 @@ def test_a_journal_that_is_no_file_is_left_to_python(
     noted: Start, tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
     """It is not waited for."""
-    journal = tmp_path / "root" / "v1" / "journal" / "misses.jsonl"
+    journal = tmp_path / "root" / "v1" / "log.jsonl"
     journal.parent.mkdir(parents=True)
     put(journal)
     assert noted(_HIT.format(1, 2, 3)).stdout.startswith("Python run")
@@ -231,7 +231,7 @@ def test_nothing_is_written_to_a_journal_in_a_place_of_others(
     noted: Start, tmp_path: Path, mode: int
 ) -> None:
     """They might have put it there."""
-    journal = tmp_path / "root" / "v1" / "journal" / "misses.jsonl"
+    journal = tmp_path / "root" / "v1" / "log.jsonl"
     journal.parent.mkdir(parents=True)
     journal.touch(0o600)
     journal.parent.chmod(mode)
@@ -265,9 +265,9 @@ def test_hits_need_no_own_root_that_can_be_written(noted: Start, environ: dict[s
 
 def test_a_journal_is_appended_to_up_to_its_limit(noted: Start, tmp_path: Path) -> None:
     """Which is the store's, that leaves half of it."""
-    journal = tmp_path / "root" / "v1" / "journal" / "misses.jsonl"
+    journal = tmp_path / "root" / "v1" / "log.jsonl"
     journal.parent.mkdir(parents=True)
-    journal.write_bytes(b"x" * (JOURNAL_CAP - 1))
+    journal.write_bytes(b"x" * (LOG_CAP - 1))
     assert noted(_HIT.format(1, 2, 3)).stdout == ""
     assert noted(_HIT.format(1, 2, 3), name="other").stdout.startswith("Python run")
 

@@ -17,8 +17,8 @@ from gpucache.host import file_stamps
 from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.push import push
 from gpucache.remote.signing import load_signing_key, make_pair
-from gpucache.store.bounded_folder import Memos
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import Memos
 from gpucache.store.root_folder import RootFolder
 from tests.remote.test_push_pull import SYSTEMS, Fleet, first
 
@@ -127,7 +127,7 @@ def test_what_may_have_changed_unseen_is_read(
         monkeypatch.setattr(file_stamps, "shows_changes", lambda *_: False)
     fleet.make("a", system)
     _pushed(fleet, system)
-    for path in (fleet.place / "root").rglob("*.memo"):
+    for path in (fleet.place / "root").rglob("records.row"):
         if why == "damaged":
             path.write_bytes(path.read_bytes()[:-1])
     read.clear()

@@ -202,7 +202,7 @@ def test_a_cache_below_the_current_directory_is_hit_through_a_macro(
     compiler: str, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
     """gpucache's own files change no key, even if an include through a macro may lead to them."""
-    places = "#define P cache\n#define P cache/v1\n#define P cache/v1/journal\n#define P cache/v1/programs"
+    places = "#define P cache\n#define P cache/v1\n#define P cache/v1/entries\n#define P cache/v1/programs"
     asking = f'{places}\n#define H "x.h"\n#ifdef A\n#include STR(P/x.h)\n#else\n#include H\n#endif'
     state = State(asking, {"a/x.h": "#define V 2\n"}, ("-I{root}/a", "-I."), {})
     changed = replace(state, files={"a/x.h": "#define V 3\n"})

@@ -33,11 +33,12 @@ from gpucache.serve.conditions import (
 )
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import Condition, encode, place_of, row_of, rows_of
+from gpucache.serve.index import Condition, place_of, row_of
 from gpucache.serve.nvrtc import Call, of_call, prepare_call, read_call
 from gpucache.serve.opencl import Asked, of_build, prepare_build, read_build
 from gpucache.serve.wire import Fields, Kind
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import encode, rows_of
 from tests.native.test_index import _build
 from tests.pocl import PLATFORM, need_pocl
 from tests.serve.conftest import PROGRAM, Done

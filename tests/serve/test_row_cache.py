@@ -9,9 +9,9 @@ import xxhash
 from gpucache.answers.entries import Location
 from gpucache.caches.own import OwnCache
 from gpucache.caches.portable import OWN_MODE, PortableEntry, PortableFile
-from gpucache.serve.index import Row, encode
 from gpucache.serve.row_cache import NAME, RowCache
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import Row, encode
 
 
 @pytest.mark.parametrize("fields", [(b"",) * 3 + (b"0",) * 4, (b"",) * 3 + (b"0",) * 3])

@@ -1,10 +1,13 @@
 """Entries to store, and a store to put them in."""
 
+import zlib
 from hashlib import sha256
 from pathlib import Path
 
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.store import layout
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import rows_of
 
 CREATED_NS = 1_700_000_000 * 10**9
 
@@ -39,3 +42,16 @@ def put(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     path.chmod(0o600)
     return path
+
+
+def left(root: Path) -> list[Path]:
+    """What writers have not finished in a root, and locks."""
+    base = root.joinpath(*layout.BASE)
+    return [path for path in (base.iterdir() if base.is_dir() else ()) if layout.is_left(path.name)]
+
+
+def memos(root: Path) -> list[bytes]:
+    """The data of all memos of a root that have no file of their own."""
+    file = root.joinpath(*layout.BASE, f"{layout.RECORDS_NAME}.row")
+    rows = (rows_of(file.read_bytes()) if file.exists() else None) or ()
+    return [zlib.decompress(row.record[8 + 64 :]) for row in rows if row.is_memo]

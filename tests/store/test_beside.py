@@ -13,7 +13,7 @@ from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
 
 KEY = 64 * "b"
-LEFT = {"tmp": f"1-{16 * 'a'}-{KEY}.gpc", "locks": f"{KEY}.lock"}
+LEFT = {"tmp": f"1-{16 * 'a'}-{KEY}.gpc", "locks": f"{KEY}.lock", "": f"{KEY}.lock"}
 
 
 def _event(number: int) -> Event:
@@ -62,7 +62,7 @@ def test_a_lock_that_is_held_stays(store: DirectoryStore, aged: Callable[[], Non
     aged()
     with store.single_flight(build_entry().key, 0) as held:
         store.publish(build_entry())
-        assert held and len(list(store.root.glob("v1/locks/*.lock"))) == 1
+        assert held and len(list(store.root.glob("v1/*.lock"))) == 1
 
 
 def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
@@ -74,6 +74,9 @@ def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
         f"locks/{LEFT['locks']}",
         f"quarantine/{20 * '0'}-{KEY}.gpc",
         "journal/misses.jsonl",
+        "log.jsonl",
+        "records.row",
+        f"rows/{KEY}.memo",
         f"closures/{KEY}.memo",
         f"missed/{KEY}.json",
         "programs/a-cl-0123abcd.jsonl",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpucache.store import layout
-from gpucache.store.bounded_log import journal
+from gpucache.store.bounded_log import log
 from gpucache.store.root_folder import RootFolder
 
 
@@ -48,15 +48,15 @@ def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
         return json.loads(line)
 
     root = RootFolder(tmp_path)
-    journal(root).append([{"kind": "miss"}])
-    place = tmp_path.joinpath(*layout.JOURNAL, layout.JOURNAL_NAME)
+    log(root).append([{"kind": "miss"}])
+    place = tmp_path.joinpath(*layout.LOG, layout.LOG_NAME)
     place.unlink()
     put(place)
     monkeypatch.setattr("gpucache.store.bounded_log.json", SimpleNamespace(loads=loads))
-    assert journal(root).records() == [] and parsed <= 1
+    assert log(root).records() == [] and parsed <= 1
     for _ in range(2):  # the first may follow the last line
-        journal(root).append([{"kind": "miss"}])
-    assert bool(journal(root).records()) == is_file
+        log(root).append([{"kind": "miss"}])
+    assert bool(log(root).records()) == is_file
     assert not is_file or place.stat().st_size < 100
 
 
@@ -64,8 +64,8 @@ def test_a_journal_that_is_no_file_of_lines_holds_nobody_up(
 @pytest.mark.parametrize("mode", [0o775, 0o757])
 def test_nothing_is_written_to_a_journal_in_a_place_of_others(tmp_path: Path, mode: int) -> None:
     """Others who may write to its directory might have put it there."""
-    log = journal(RootFolder(tmp_path))
-    assert log.append([{"kind": "miss"}])
-    tmp_path.joinpath(*layout.JOURNAL).chmod(mode)
-    assert not log.append([{"kind": "miss"}])
-    assert tmp_path.joinpath(*layout.JOURNAL, layout.JOURNAL_NAME).read_bytes().count(b"\n") == 1
+    kept = log(RootFolder(tmp_path))
+    assert kept.append([{"kind": "miss"}])
+    tmp_path.joinpath(*layout.LOG).chmod(mode)
+    assert not kept.append([{"kind": "miss"}])
+    assert tmp_path.joinpath(*layout.LOG, layout.LOG_NAME).read_bytes().count(b"\n") == 1

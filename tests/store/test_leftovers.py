@@ -27,7 +27,7 @@ def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) ->
 
 @pytest.mark.parametrize(
     "name",
-    [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", f"tmp/1-{16 * 'a'}-targets.json", "locks/missed.lock"],
+    [f"1-{16 * 'a'}-{64 * 'b'}.json", f"tmp/1-{16 * 'a'}-targets.json", "locks/missed.lock", "rows.lock"],
 )
 def test_what_a_stopped_writer_leaves_is_removed(name: str, root: Path, store: DirectoryStore) -> None:
     """A half-written request, the targets of a probe, and the lock of builds are ours and go."""
@@ -125,7 +125,7 @@ def test_held_locks_are_no_leftovers(root: Path, store: DirectoryStore) -> None:
     later_ns = time.time_ns() + 2 * HOUR_NS
     with store.single_flight(build_entry().key, 10):
         assert list(store.leftovers(later_ns)) == []
-    path = put(root / "v1" / "locks" / f"{build_entry().key}.lock", b"")
+    path = put(root / "v1" / f"{build_entry().key}.lock", b"")
     (leftover,) = store.leftovers(later_ns)
     with store.single_flight(build_entry().key, 10):
         assert not store.remove_leftover(leftover)

@@ -211,7 +211,7 @@ def test_an_export_leaves_out_the_requests_of_other_programs(tmp_path: Path, pat
     """A file for others has no noted request, and of named programs no record of headers either."""
     root = DirectoryStore(tmp_path / "root", writable=True)
     root.publish(A)
-    for folder, name in ((layout.MISSED, f"{0:064x}.json"), (layout.CLOSURES, f"{0:064x}.memo")):
+    for folder, name in ((layout.MISSED, f"{0:064x}.json"), (layout.ROWS, f"{0:064x}.memo")):
         root.root.joinpath(*folder).mkdir(parents=True)
         (root.root.joinpath(*folder) / name).write_bytes(b"secret")
     root_file.export(root.root, path, [A.head.program])

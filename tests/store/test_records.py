@@ -1,0 +1,94 @@
+"""Rows and memos beside the entries: small ones in one file, others in their own."""
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from gpucache.store import records
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.records import FILE_ROWS, Row, encode, rows_of
+
+
+def _row(question: int, body: bytes = b"a") -> Row:
+    return Row(1, question, struct.pack("<Q", xxhash.xxh64_intdigest(body)) + body)
+
+
+def _keep(store: DirectoryStore, row: Row) -> bool:
+    return store.rows.keep(row.name, lambda before: [row, *before])
+
+
+def _own(store: DirectoryStore) -> list[str]:
+    return store.rows.names()
+
+
+def test_small_rows_share_a_file(store: DirectoryStore) -> None:
+    """The rows of a question are found there, and no others."""
+    for number in range(5):
+        assert _keep(store, _row(number))
+    assert _own(store) == [] and [path.name for path in store.root.rglob("*.row")] == ["records.row"]
+    assert [store.rows.of(_row(number).name) for number in range(6)] == [
+        *([_row(number)] for number in range(5)),
+        [],
+    ]
+    assert sorted(store.rows.each()) == [_row(number) for number in range(5)]
+
+
+def test_a_large_row_and_one_too_many_have_their_own_files(store: DirectoryStore) -> None:
+    """None is lost; where all rows of a question become large, none of them stays among the small ones."""
+    large = _row(0, bytes(8192))
+    assert _keep(store, _row(0)) and _keep(store, large)
+    assert store.rows.of(large.name) == [large, _row(0)]
+    assert not rows_of((store.root / "v1" / "records.row").read_bytes())
+    for number in range(1, FILE_ROWS + 3):
+        assert _keep(store, _row(number))
+    assert _own(store) == [_row(number).name for number in (0, FILE_ROWS + 1, FILE_ROWS + 2)]
+    assert all(store.rows.of(_row(number).name) for number in range(FILE_ROWS + 3))
+
+
+def test_a_row_with_its_own_file_moves_to_the_small_ones(store: DirectoryStore) -> None:
+    """As older gpucaches wrote it."""
+    store.rows.put(_row(1).name, encode([_row(1)]))
+    assert store.rows.of(_row(1).name) == [_row(1)]
+    assert _keep(store, _row(1, b"b"))
+    assert store.rows.of(_row(1).name) == [_row(1, b"b"), _row(1)] and _own(store) == []
+
+
+def test_processes_that_write_at_once_lose_no_row(root: Path) -> None:
+    """Each takes the lock; without it a row has its own file."""
+    with ThreadPoolExecutor(8) as threads:
+        rows = [_row(number) for number in range(64)]
+        kept = threads.map(lambda row: _keep(DirectoryStore(root, writable=True), row), rows)
+        assert all(kept)
+    store = DirectoryStore(root, writable=True)
+    assert [store.rows.of(row.name) for row in rows] == [[row] for row in rows]
+
+
+def test_without_the_lock_a_row_has_its_own_file(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without locks."""
+    monkeypatch.setattr("gpucache.store.lock._try", lambda *_: None)
+    monkeypatch.setattr(records, "_WAIT_S", 0.0)
+    assert _keep(store, _row(1))
+    assert _own(store) == [_row(1).name] and store.rows.of(_row(1).name) == [_row(1)]
+
+
+def test_a_damaged_record_harms_no_other(store: DirectoryStore) -> None:
+    """Of many in one file only the damaged one is lost."""
+    for number in range(3):
+        _keep(store, _row(number, b"body %d" % number))
+    file = store.root / "v1" / "records.row"
+    file.write_bytes(file.read_bytes().replace(b"body 1", b"body x"))
+    assert [len(store.rows.of(_row(number).name)) for number in range(3)] == [1, 0, 1]
+
+
+def test_rows_and_memos_leave_each_other_alone(store: DirectoryStore) -> None:
+    """A memo is no row, though its name may begin with the digits of a question."""
+    _keep(store, _row(1))
+    store.remember(f"{1:016x}".ljust(64, "0"), b"data")
+    assert store.rows.of(_row(1).name) == [_row(1)] == list(store.rows.each())
+    assert store.rows.keep(_row(1).name, lambda _: []) is False
+    assert (store.rows.of(_row(1).name), store.recall(f"{1:016x}".ljust(64, "0"))) == ([], b"data")
