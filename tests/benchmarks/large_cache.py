@@ -60,7 +60,10 @@ def make_cache(
     for program in range(first, first + programs):
         events = list(_entries(root, program, entries_each, payload_bytes))
         history = layout.history_name(str(events[0]["program"]))
-        _write(programs_folder / history, "".join(f"{json.dumps(event)}\n" for event in events).encode())
+        _write(
+            programs_folder / history,
+            "".join(f"{json.dumps(event, separators=(',', ':'))}\n" for event in events).encode(),
+        )
 
 
 def _entries(root: Path, program: int, count: int, payload_bytes: int) -> Iterator[dict[str, object]]:

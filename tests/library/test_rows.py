@@ -42,7 +42,7 @@ def value(source, options=()):
     told = program.get_build_info(context.devices[0], cl.program_build_info.LOG)
     return int(out[0]), program.source == source, told
 answers = [value(*one) for one in json.loads(sys.argv[3])]
-print(json.dumps([answers, sorted(name for name in sys.modules if name.startswith("gpucache"))]))
+print(json.dumps([answers, sorted(name for name in [*sys.modules] if name.startswith("gpucache"))]))
 """
 _SHOW = "kernel void show(global int *out) { out[get_global_id(0)] = V; }"
 _FROM_HEADER = f'#include "value.h"\n{_SHOW}'
