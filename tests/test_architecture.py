@@ -388,7 +388,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_269,
+    "caches": 17_271,
     "engine": 8_896,
     "native": 6_685,
     "answers": 5_447,

@@ -252,6 +252,8 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
         lacks = "no file 'index'" if found.binaries else "an index and no binaries"
         remedy = "'gpucache evict --cache cuda --all' empties it"
         yield Problem(FindingKind.ORPHAN, f"it has {lacks}, so programs compile anew", remedy)
+    if found.unread.count:
+        yield Problem(FindingKind.UNSUPPORTED, f"{found.unread}: a directory that was not looked into")
 
 
 def survey(root: Path) -> Survey:

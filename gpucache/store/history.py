@@ -113,7 +113,7 @@ class History:
 
     def note_all(self, why: str) -> None:
         """Record for all programs with a history that a rule removes their entries."""
-        self.note_removed([layout.FIRST_HISTORY, *self._names()], time.time_ns(), why)
+        self.note_removed([*map(layout.history_name, self._together()), *self._names()], time.time_ns(), why)
 
     def removed(self, program: str) -> RemovedRecord | None:
         """When a program's history was last removed, as far as is known; None if it never was."""

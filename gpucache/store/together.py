@@ -18,8 +18,8 @@ from gpucache.store.interface import FileIdentity
 LEAST = 8
 """The number of entries of a directory from which on loading the library is worth it."""
 _AT_ONCE = 64
-_OF_HEAD, _ROOM = 4 << 10, 1 << 20
-"""The bytes that are read of an entry for its head, and by a call at most: a larger one is in doubt."""
+_OF_HEADS, _ROOM = 32 << 10, 1 << 20
+"""The most bytes of heads that a call reads, and of entries: a larger one is in doubt."""
 _SEEN = struct.Struct("=5Q2I32s")
 """``struct seen``: inode, size, mtime, allocated bytes, where its bytes begin, sizes of head and payload, and
 the SHA-256 of the payload."""
@@ -49,7 +49,7 @@ class Together:
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole
-        self._room = bytearray(_ROOM if whole else _AT_ONCE * _OF_HEAD)
+        self._room = bytearray(_ROOM if whole else _OF_HEADS)
         self._seen = bytearray(_AT_ONCE * _SEEN.size)
 
     def read(self, folder: Folder, names: Sequence[str]) -> Iterator[Seen] | None:

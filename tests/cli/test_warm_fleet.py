@@ -117,7 +117,7 @@ def test_what_machines_share_is_read_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One key is looked up for all machines with it; histories and entries are read once for all programs."""
+    """One key is looked up for all machines with it; histories and entries are read once."""
     DirectoryStore(root, writable=True).prepare()
     asked_for: list[object] = []
     read: list[str] = []
@@ -127,9 +127,9 @@ def test_what_machines_share_is_read_once(
         asked_for.append(item)
         return prepare_item(session, stores, item)
 
-    def noted(history: History, program: str) -> list[Event]:
-        read.append(program)
-        return events(history, program)
+    def noted(history: History, *programs: str) -> list[Event]:
+        read.append(" ".join(programs))
+        return events(history, *programs)
 
     def listed(store: DirectoryStore, **how: bool) -> Iterator[ScannedEntry]:
         read.append("entries")

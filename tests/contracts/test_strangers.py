@@ -81,7 +81,7 @@ def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
 def _kept(place: Path) -> set[Path]:
     """The files that our own cache keeps about removed entries."""
     kept = {path for folder in ("programs", "quarantine") for path in (place / "v1" / folder).rglob("*")}
-    return {*kept, place / "v1" / "removed.jsonl"}
+    return {*kept, place / "v1" / "removed.jsonl", place / "v1" / "log.jsonl"}
 
 
 @pytest.fixture

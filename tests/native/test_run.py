@@ -351,9 +351,9 @@ def test_directories_of_killed_runs_are_removed(
     """The next run does it; the directory of one that still runs stays."""
     program = [str(libraries / build.file_name(build.STARTER)), "--by=1", "false", "run", "--"]
     temporary, go_on = tmp_path / "tmp", tmp_path / "go-on"
-    waits = f"while [ ! -e {go_on} ]; do sleep 0.05; done"
+    waits = f"touch {tmp_path}/began-$$; while [ ! -e {go_on} ]; do sleep 0.05; done"
     killed, alive = (subprocess.Popen([*program, "sh", "-c", waits], env=environ) for _ in range(2))
-    wait_until(lambda: len([*temporary.glob("*/notes")]) == 2)
+    wait_until(lambda: len([*tmp_path.glob("began-*")]) == 2)  # before that a child may have the lock, too
     killed.kill()
     killed.wait()
     assert run_text([*program, "true"], env=environ).returncode == 0
