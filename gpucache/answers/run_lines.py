@@ -138,5 +138,5 @@ def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]
     done = {RunResult.LEFT: "kept", RunResult.PASSED: "served", RunResult.REFUSED: "built"}
     untold = (one for one in outcomes if one.result in done)
     yield from few(
-        list(dict.fromkeys(f"not {done[one.result]}: {printable(one.reason)}" for one in untold)), whole=False
+        list(dict.fromkeys(f"not {done[one.result]}: {printable(one.reason, None)}" for one in untold)), whole=False
     )
