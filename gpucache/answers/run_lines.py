@@ -137,6 +137,5 @@ def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]
         return
     done = {RunResult.LEFT: "kept", RunResult.PASSED: "served", RunResult.REFUSED: "built"}
     untold = (one for one in outcomes if one.result in done)
-    yield from few(
-        list(dict.fromkeys(f"not {done[one.result]}: {printable(one.reason, None)}" for one in untold)), whole=False
-    )
+    told = (f"not {done[one.result]}: {printable(one.reason, None)}" for one in untold)
+    yield from few(list(dict.fromkeys(told)), whole=False)
