@@ -395,7 +395,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_338,
     "remote": 4_938,
     "serve": 4_483,
-    "store": 3_934,
+    "store": 3_935,
     "backends": 3_779,
     "sources": 2_548,
     "payload": 1_897,

@@ -85,7 +85,8 @@ class BoundedLog:
             if status.st_ino != self._inode or status.st_size < self._read_bytes:
                 self._inode, self._read_bytes, self._known = status.st_ino, 0, {}
             begin = max(self._read_bytes, status.st_size - self._cap - LINE_CAP)
-            data = os.pread(fd, status.st_size - begin, begin)
+            os.lseek(fd, begin, os.SEEK_SET)
+            data = os.read(fd, status.st_size - begin)
         whole = data.rfind(b"\n") + 1
         for line in _LINE.findall(data, 0, whole):
             self._known.setdefault(line.partition(end)[0], []).append(line)

@@ -72,7 +72,8 @@ say(store.quarantine(scanned, "odd"))
 def test_file_size_limit(start: Start, tmp_path: Path) -> None:
     """A write that is cut short raises OSError and leaves no half entry."""
     script = """
-import errno, resource
+import errno, resource, sys
+sys.dont_write_bytecode = True  # which the limit would cut
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
     store.publish(build_entry(payload=bytes(5000)))
