@@ -123,4 +123,4 @@ class Built(NamedTuple):
     publish_failed: bool = False
     """Whether that is because the cache could not be written."""
     entry: Entry | None = None
-    """What was published."""
+    """The published artifact."""

@@ -249,7 +249,7 @@ class Files:
     complete: bool = True
     """Whether there were no more than ``MOST_FILES``, and all of its directories could be read."""
     detail: Any = None
-    """What a format knows of an entry that is a part of its files, such as a row."""
+    """The format's own value for an entry that is a part of its files, such as a row."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class Format(Places):
     folders_removed: ClassVar[int] = 0
     """The number of directories above an entry's files that are removed with the last file in them."""
     bare: ClassVar[str] = ""
-    """What the owner does with an entry's directory without its files, a clause that begins with a verb; if
+    """The owner's use of an entry's directory without its files, a clause that begins with a verb; if
     that is harmful, no entry is removed while its directory has other files."""
 
     largest_bytes: ClassVar[int] = LARGEST_BYTES
@@ -165,7 +165,7 @@ class Format(Places):
     """The file that begins with the sum of all sizes as u64, by which the owner evicts; empty for none."""
     sum_is_alone: ClassVar[bool] = False
     without_sum: ClassVar[str] = ""
-    """What the owner does about an unreadable sum; a clause."""
+    """A clause that tells how the owner treats an unreadable sum."""
     _was_held = False
     _uncorrected = ""
     _kept: list[Node] | None = None
@@ -691,7 +691,7 @@ class Format(Places):
         return ()
 
     def summed(self, item: Files) -> int:
-        """What an entry adds to the sum: its size on disk."""
+        """The share of an entry in the sum: its size on disk."""
         return item.size_bytes
 
     def _correct(self, change: int) -> None:

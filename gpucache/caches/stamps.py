@@ -19,7 +19,7 @@ _NO_DIGEST = bytes(_DIGEST_BYTES)
 
 
 class Memory(Protocol):
-    """What remembers them between processes; losing it is no error."""
+    """The memos that keep them between processes; losing one is no error."""
 
     def recall(self, name: str, *, use: bool) -> bytes | None: ...
 

@@ -260,7 +260,7 @@ def _nearest(stores: Stores, records: Sequence[Record], prepared: Prepared) -> M
 
 
 def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
-    """A sentence saying that this was never built, if the nearest entry is another program's or target's."""
+    """A sentence saying that this was never built, if the nearest entry has a different program or target."""
     program, target = prepared.request.program.name, str(prepared.request.target)
     builds = [event for record in records for event in record.builds]
     if not builds:
@@ -274,7 +274,7 @@ def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found:
 
 
 def _origin(event: Event, prepared: Prepared) -> str:
-    """An entry with the time of its build, and with its program's name if that is another one."""
+    """An entry with the time of its build, and with its program's name if that differs."""
     named = "" if event.program == prepared.request.program.name else f" as {event.program}"
     return f"{event.key[:12]}, built at {format_instant(event.when_ns)}{named}"
 

@@ -142,7 +142,7 @@ def run_shares(cache: Cache, size: int, origins: Origins) -> Iterator[tuple[Chec
 def _later(
     cache: Cache, origins: Origins, stale: Mapping[Origin, str], now_ns: int
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
-    """What is found of entries that were checked already: those that are stale or superseded."""
+    """Stale and superseded entries among those that were checked already."""
     if stale or origins.may_supersede():
         old = Origins().superseded(cache.scan(), now_ns)
         for entry in cache.scan():

@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     """The fields of the compilers of the machine, for our own entries: one of them has to be the entry's."""
 
     elsewhere: bool = False
-    """Whether it is another machine, so that this machine's caches say nothing about it."""
+    """Whether it is a different machine, so that this machine's caches say nothing about it."""
     untold: tuple[str, ...] = ()
     """The facts that also decide about hits of a cache and that no entry names, as ``Moving.untold``."""
 

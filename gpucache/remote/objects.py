@@ -22,7 +22,7 @@ IN_FLIGHT_BYTES = 256 << 20
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
 MOST_OBJECTS = 300_000
-"""How many objects a store may list that nobody expects there."""
+"""The most unexpected objects that a store may list."""
 _MOST_SMALL = 100_000
 """The most objects that may be catalogues, which get merged, or marks, which are removed after an hour."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE

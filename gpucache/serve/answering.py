@@ -1,4 +1,4 @@
-"""What compilers' requests and answers contain, and the answers that the index of a root keeps.
+"""The content of compilers' requests and answers, and the answers that the index of a root keeps.
 
 Owns which parts of an answer are kept where, and when a question gets a file in a root. ``index`` owns the
 file's format, ``conditions`` what an answer depends on, ``opencl`` and ``nvrtc`` each a compiler's requests.
@@ -69,7 +69,7 @@ class Compiler(ABC, Generic[A]):
     """The kinds of a question, of the build's result, and of a program that sees other files."""
     refusals: ClassVar[tuple[int, ...]]
     first_payload: ClassVar[int]
-    """The place of the first payload in an answer; every second field after it is another one."""
+    """The place of the first payload in an answer; every second field after it has a further one."""
     tells_all: ClassVar[bool]
     """Whether the end of a hit or of a passed build is reported too."""
     is_whole: ClassVar[bool]
@@ -98,7 +98,7 @@ class Compiler(ABC, Generic[A]):
     def conditions(
         self, asked: A, prepared: Sequence[Prepared], keys: Sequence[CacheKey], since_ns: int
     ) -> Met:
-        """What an answer found by some keys depends on; compilers are known as they were at ``since_ns``.
+        """The conditions of an answer found by some keys; compilers are known as they were at ``since_ns``.
 
         Raises UncoveredError.
         """

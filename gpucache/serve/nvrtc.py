@@ -53,7 +53,7 @@ _MADE_UP = 8
 
 
 class Library(NamedTuple):
-    """What differs between NVRTC and hipRTC. Their modules have functions of the same names."""
+    """The differences between NVRTC and hipRTC. Their modules have functions of the same names."""
 
     mark: str
     """The text before the version in a request."""

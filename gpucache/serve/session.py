@@ -202,7 +202,7 @@ class Session(ABC, Generic[A]):
         return self.view_of(prepared, *self.compiler.files(asked))
 
     def view_of(self, prepared: Sequence[Prepared], *compilers: Sequence[str]) -> bytes:
-        """What a program must see: its headers, and the files of some compilers."""
+        """The files that a program must see: its headers, and those of some compilers."""
         files = dict.fromkeys(file for each in compilers for file in each)
         return view_of(of_view((each.closure for each in prepared), files, self._since_ns))
 

@@ -54,7 +54,7 @@ SEAL = slice(_CHECKED_BYTES, _CHECKED_BYTES + 16)
 """The checksum of the description."""
 _ALIGNMENT = 64
 Claim = tuple[FindingKind, str]
-"""What a false claim is, and a sentence about it."""
+"""The kind of a false claim, and a sentence about it."""
 _T = TypeVar("_T")
 
 

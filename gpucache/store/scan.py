@@ -19,7 +19,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, EntryHead, FindingKind, Problem
-from gpucache.store import layout, lock
+from gpucache.store import bounded_log, layout, lock
 from gpucache.store.description import decode_head
 from gpucache.store.format import (
     MAGIC,
@@ -228,13 +228,13 @@ def is_marked(root: RootFolder) -> bool:
                 return True
         finally:
             give_back(fd)
-    for place in (layout.BASE, layout.PROGRAMS):
-        with suppress(OSError, CacheUnusableError), root.open(*place) as folder:
-            if any(layout.is_beside(place, found.name) for found in folder.entries()):
-                return True
+    with suppress(OSError, CacheUnusableError), root.open(*layout.PROGRAMS) as programs:
+        if any(layout.is_beside(layout.PROGRAMS, found.name) for found in programs.entries()):
+            return True
+    logged = any("when_ns" in one for one in bounded_log.log(root).records()[:1])  # others use the name, too
     with suppress(OSError, CacheUnusableError):
-        return any(not stray and _begins_as_ours(folder, name) for folder, name, stray in walk(root))
-    return False
+        return logged or any(not odd and _begins_as_ours(folder, name) for folder, name, odd in walk(root))
+    return logged
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:

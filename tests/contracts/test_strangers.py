@@ -168,6 +168,9 @@ def _store_by_hash(place: Path) -> None:
             _lay(place / digits[:length] / "binary")
     _lay(place / "tmp" / "entry-abcdefgh")
     _lay(place / "lock")
+    _lay(place / "v1" / "log.jsonl", b'{"level": "info", "message": "of another program"}\n')
+    for name in ("records.row", "missed.lock"):
+        _lay(place / "v1" / name)
 
 
 def _by_number(place: Path) -> None:

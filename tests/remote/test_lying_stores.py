@@ -397,7 +397,7 @@ def test_texts_of_a_store_are_shown_safely(fleet: Fleet) -> None:
 def test_a_store_has_as_many_objects_as_trusted_keys_signed(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And so many others as any store may have; what nobody trusts counts for nothing."""
+    """Others are bounded as in any store, and untrusted records raise no bound."""
     for name in ("objects", "folder", "catalogue"):
         monkeypatch.setattr(f"gpucache.remote.{name}.MOST_OBJECTS", 3)
     caches = [fleet.make("a", "gpucache", 20)]

@@ -315,7 +315,7 @@ def test_an_image_without_packs_is_told(url: str) -> None:
 
 
 def test_writers_at_once_leave_an_index_of_all(url: str) -> None:
-    """The last one to write it looks whether there is another pack since."""
+    """The last one to write it looks whether a pack has come since."""
     place = f"{url}/indexes"
     barrier = Barrier(4)
 

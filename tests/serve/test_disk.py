@@ -1,4 +1,4 @@
-"""What a root takes on disk beside the payloads of its entries: files, directories and bytes."""
+"""The space that a root takes on disk beside the payloads of its entries: files, directories and bytes."""
 
 import struct
 import sys

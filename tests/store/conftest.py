@@ -45,7 +45,7 @@ def put(path: Path, data: bytes) -> Path:
 
 
 def left(root: Path) -> list[Path]:
-    """What writers have not finished in a root, and locks."""
+    """Unfinished files of writers in a root, and locks."""
     base = root.joinpath(*layout.BASE)
     return [path for path in (base.iterdir() if base.is_dir() else ()) if layout.is_left(path.name)]
 

@@ -55,7 +55,7 @@ def _by_python(monkeypatch: pytest.MonkeyPatch, read: Callable[[], object]) -> l
 
 
 def _same(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> list[scan.Judged]:
-    """What C and Python read of all entries, which is the same."""
+    """The entries as C and Python read them, which must be equal."""
     monkeypatch.setattr(together, "LEAST", 1)
     assert list(store.scan()) == _by_python(monkeypatch, store.scan)
     found = list(store.scan_whole())
