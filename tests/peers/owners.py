@@ -311,7 +311,8 @@ found = ["-m", "0", "-a", "3", "--force", "-w", "1", "--potfile-disable", "5f4dc
 done = subprocess.run(["hashcat", *found, "passwor?l"], capture_output=True, text=True)
 assert "Recovered........: 1/1" in done.stdout
 """,
-    {**_POCL, "HOME": "{home}", "XDG_CACHE_HOME": "{home}"}, place="hashcat/kernels", on_pocl=True,
+    {**_POCL, "HOME": "{home}", "XDG_CACHE_HOME": "{home}", "XDG_DATA_HOME": "{home}/data"},
+    place="hashcat/kernels", on_pocl=True,
 )  # fmt: skip
 SYCL = Owner(
     "sycl", "dpnp",

@@ -27,6 +27,7 @@ def _found(home: Path) -> bool:
     """Whether hashcat finds the password, for which it needs its kernels."""
     environ = {
         "XDG_CACHE_HOME": str(home),
+        "XDG_DATA_HOME": str(home),  # its log of sessions, which HOME does not move
         "HOME": str(home),
         "PATH": "/usr/bin:/bin",
         "OCL_ICD_VENDORS": str(SYSTEM_ICD),
