@@ -19,7 +19,7 @@ from gpucache.host.environment import environment, is_true
 from gpucache.settings import ENVIRONMENT, Settings, file_defaults, read_settings, unknown_variables
 
 if TYPE_CHECKING:
-    from logging import Logger
+    from logging import Handler, Logger
 
 _SENTENCES_KEPT = 64
 INFO, WARNING = 20, 30
@@ -136,6 +136,9 @@ def _logger() -> "Logger":
     return getLogger("gpucache")
 
 
+_HANDLER: "dict[str, Handler]" = {}
+
+
 def _listen(level: str) -> None:
     """Print our log lines if GPUCACHE_LOG asks for them and no handler of the program does."""
     if not level or _logger().handlers:
@@ -151,4 +154,5 @@ def _listen(level: str) -> None:
         return  # the program has a handler, and would print each line twice
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("gpucache: %(message)s"))
-    logger.addHandler(handler)
+    # Threads that begin at once come here together, and a logger adds one handler once.
+    logger.addHandler(_HANDLER.setdefault("", handler))

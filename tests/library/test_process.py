@@ -1,9 +1,12 @@
 """The traces of a process that uses the library: its counts, its log lines, its errors."""
 
+import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +110,23 @@ def test_a_program_that_logs_gets_each_line_once(
     """Where the program has its own handlers, the lines go there and nowhere else."""
     lines = run(1, "logging", GPUCACHE_LOG="info").stderr.splitlines()
     assert [line.split()[:2] for line in lines] == [["own:", "miss"], ["own:", "hit"]]
+
+
+def test_threads_that_begin_at_once_print_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that both find the logger without a handler add one."""
+    logger, together = logging.Logger("alone"), threading.Barrier(2, timeout=60)
+    kind = logging.StreamHandler
+
+    def handler() -> logging.Handler:
+        together.wait()  # so both have looked before either adds its own
+        return kind()
+
+    monkeypatch.setattr(process, "_logger", lambda: logger)
+    monkeypatch.setattr(process, "_HANDLER", {})
+    monkeypatch.setattr(logging, "StreamHandler", handler)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(process._listen, ["info", "info"]))
+    assert len(logger.handlers) == 1
 
 
 @pytest.mark.slow
