@@ -30,11 +30,10 @@ import xxhash
 
 from gpucache.model import CacheKey
 from gpucache.serve.wire import Kind, number
-from gpucache.store.records import Row
+from gpucache.store.records import REFERENCE, Cursor, Row, references_of
 
 ROWS_CAP = 8
 """The most rows of a question, with different conditions each: the latest stay."""
-_REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _TAIL = 80
 """The bytes at a source's end that are in no digest, as PyOpenCL's mark differs in each run."""
@@ -135,7 +134,7 @@ def row_of(answered: Answered) -> Row:
         fields += (one.kind.encode(), *one[1:])
     fields.append(number(len(answered.references)))
     for reference in answered.references:
-        entry = _REFERENCE.pack(bytes.fromhex(reference.key.hex), reference.checksum, reference.created_ns)
+        entry = REFERENCE.pack(bytes.fromhex(reference.key.hex), reference.checksum, reference.created_ns)
         fields += (number(reference.field), entry)
     body = _framed([*fields, *answered.answer])
     return Row(of_source, total, _SUM.pack(_digest(body)) + body)
@@ -157,26 +156,15 @@ def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
 
 def question_of(row: Row) -> tuple[bytes, ...]:
     """The fields of a question, empty where they are not compared."""
-    fields = _Cursor(row.record, _SUM.size)
+    fields = Cursor(row.record, _SUM.size)
     fields.skip(3)
     fields.skip(4 * fields.number())
     return tuple(fields.take() for _ in range(fields.number()))
 
 
-def references_of(row: Row) -> list[CacheKey]:
-    """The keys of the entries that an answer refers to; raises ValueError or struct.error."""
-    fields = _Cursor(row.record, _SUM.size)
-    fields.skip(3)
-    fields.skip(4 * fields.number())
-    fields.skip(fields.number())
-    fields.skip(5 * fields.number())
-    pairs = [(fields.take(), fields.take()) for _ in range(fields.number())]
-    return [CacheKey(_REFERENCE.unpack(entry)[0].hex()) for _, entry in pairs]
-
-
 def travelling(row: Row) -> Row | None:
     """A row for another machine, with no stamp believed; None with a source, or without an entry."""
-    fields = _Cursor(row.record, _SUM.size)
+    fields = Cursor(row.record, _SUM.size)
     title, note, stamps = (fields.take() for _ in range(3))
     begin = fields.at
     sizes = [[fields.take() for _ in range(4)][2] for _ in range(fields.number())]
@@ -188,7 +176,7 @@ def travelling(row: Row) -> Row | None:
 
 def _question(record: bytes) -> bytes:
     """A record up to its answer: the question that it answers."""
-    fields = _Cursor(record, _SUM.size)
+    fields = Cursor(record, _SUM.size)
     fields.skip(3)
     begin = fields.at
     for _ in range(fields.number()):
@@ -196,29 +184,6 @@ def _question(record: bytes) -> bytes:
     fields.skip(fields.number())
     fields.skip(5 * fields.number())
     return record[begin : fields.at]
-
-
-class _Cursor:
-    """Goes through the fields of a record; raises struct.error or ValueError after their end."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
-        self.at = at
-
-    def take(self) -> bytes:
-        (length,) = _LENGTH.unpack_from(self._data, self.at)
-        begin = self.at + _LENGTH.size
-        self.at = begin + length
-        if self.at > len(self._data):
-            raise ValueError("a field is longer than its record")
-        return self._data[begin : self.at]
-
-    def number(self) -> int:
-        return int(self.take())
-
-    def skip(self, count: int) -> None:
-        for _ in range(count):
-            self.take()
 
 
 def view_of(conditions: Sequence[Condition]) -> bytes:

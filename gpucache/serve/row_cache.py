@@ -19,8 +19,8 @@ from gpucache.caches.portable import OWN_MODE, Moving, PortableEntry, PortableFi
 from gpucache.engine.selection import Selected
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
-from gpucache.serve.index import merged, place_of, references_of, travelling
-from gpucache.store.records import Row, encode, rows_of
+from gpucache.serve.index import merged, place_of, travelling
+from gpucache.store.records import Row, encode, references_of, rows_of
 
 T = TypeVar("T")
 NAME = "gpucache-rows"

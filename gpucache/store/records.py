@@ -16,17 +16,18 @@ Such a file is little-endian, replaced as a whole and never changed in place:
 
 A memo is a row of no source, with its name and then its data, compressed by zlib, as its record, and the
 beginning of the name as its question. Older gpucaches read only rows with their own files.
-Must not know the content of a row.
+Must not know more of a row than the entries that it refers to.
 """
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import xxhash
 
+from gpucache.model import CacheKey
 from gpucache.store import layout, lock
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.root_folder import UNUSABLE, RootFolder
@@ -39,7 +40,10 @@ UNPACKED_BYTES_CAP = 32 << 20
 _MAGIC, _VERSION = b"GPCINDEX", 5  # of records with a source and with its digest
 # A row names the headers of its answer, so rows of version 4 may lack one that the scanner of that time did
 # not see. Entries need no such step: their key has the headers, so a scanner that sees more makes another.
-_HEADER, _ROW, _SUM = struct.Struct("<8sIIQ8x"), struct.Struct("<QQQQ"), struct.Struct("<Q")
+REFERENCE = struct.Struct("<32s16sQ")
+"""An entry that a row refers to: its key, the checksum of its description, when it was made."""
+_HEADER, _ROW = struct.Struct("<8sIIQ8x"), struct.Struct("<QQQQ")
+_SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 _SHARED_BOUNDS = _BOUNDS._replace(files=1 << 16, total_bytes=1 << 30)
 _WAIT_S = 1.0
@@ -98,6 +102,40 @@ def encode(rows: Sequence[Row]) -> bytes:
     return b"".join((*parts, *(row.record for row in rows)))
 
 
+class Cursor:
+    """Goes through the fields of a record; raises struct.error or ValueError after their end."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def take(self) -> bytes:
+        (length,) = _LENGTH.unpack_from(self._data, self.at)
+        begin = self.at + _LENGTH.size
+        self.at = begin + length
+        if self.at > len(self._data):
+            raise ValueError("a field is longer than its record")
+        return self._data[begin : self.at]
+
+    def number(self) -> int:
+        return int(self.take())
+
+    def skip(self, count: int) -> None:
+        for _ in range(count):
+            self.take()
+
+
+def references_of(row: Row) -> list[CacheKey]:
+    """The keys of the entries that an answer refers to; raises ValueError or struct.error."""
+    fields = Cursor(row.record, _SUM.size)
+    fields.skip(3)
+    fields.skip(4 * fields.number())
+    fields.skip(fields.number())
+    fields.skip(5 * fields.number())
+    pairs = [(fields.take(), fields.take()) for _ in range(fields.number())]
+    return [CacheKey(REFERENCE.unpack(entry)[0].hex()) for _, entry in pairs]
+
+
 class Records(BoundedFolder):
     """Rows, by the hex digits of their question, or memos: small ones together, others in own files."""
 
@@ -129,7 +167,8 @@ class Records(BoundedFolder):
             rows, small = choose(self.of(name)), self._small()
             others = [row for row in small if row.name != name]
             old = [row for row in (*rows, *others) if row.is_memo][_SMALL_MEMOS:]
-            fits = alone and self._put_small([row for row in (*rows, *others) if row not in old])
+            new = [row for row in (*rows, *others) if row not in old]
+            fits = alone and (new == small or self._put_small(new))
             if fits:
                 self.remove(name)
             elif alone and others != small:
@@ -140,6 +179,17 @@ class Records(BoundedFolder):
                 rows.pop()
             return bool(rows)
         return False
+
+    def forget(self, keys: Container[str]) -> None:
+        """Drop the rows that refer to any of these entries, which were removed."""
+
+        def stays(row: Row) -> bool:
+            with suppress(ValueError, struct.error):
+                return row.is_memo or not any(one.hex in keys for one in references_of(row))
+            return False
+
+        for name in {row.name for row in self.each() if not stays(row)}:
+            self.keep(name, lambda rows: [*filter(stays, rows)])
 
     def _small(self) -> list[Row]:
         return rows_of(self._shared.get(layout.RECORDS_NAME) or b"") or []

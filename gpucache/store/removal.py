@@ -13,6 +13,7 @@ from pathlib import Path
 from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
+from gpucache.store import records
 from gpucache.store.history import History
 from gpucache.store.interface import Event, ScannedEntry
 from gpucache.store.root_folder import RootFolder
@@ -39,7 +40,8 @@ class Removal:
                 yield self._removed(scanned, folders, stack)
 
     def remove(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
-        """Remove one entry after the other, and record those that went at the end, even when stopped early.
+        """Remove one entry after the other, and record those that went at the end, even when stopped early;
+        then their rows go, too.
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
@@ -56,6 +58,9 @@ class Removal:
                         own += _GONE.pack(time.time_ns(), bytes.fromhex(scanned.key.hex))
                     yield kept
         finally:
+            keys = {key.hex() for own in gone.values() for _, key in _GONE.iter_unpack(own)}
+            if keys:
+                records.rows(self._root).forget(keys)
             self._history.record_all(
                 (program, (_evicted(target, why, *one) for one in _GONE.iter_unpack(own)))
                 for (program, target), own in gone.items()

@@ -326,7 +326,8 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     gone = remove_left(root, now_ns)
     limit = max_size_bytes or 0  # the log bounds itself, and goes only if it alone is too large
     logs = (layout.LOG_NAME, layout.JOURNAL_NAME)
-    every = sorted(items(root))
+    # Rows go with their entries, unless one alone is too large.
+    every = sorted(one for one in items(root) if not one.name.endswith(".row") or one.allocated_bytes > limit)
     over = sum(item.allocated_bytes for item in every)
     rest = [one for one in every if one.name not in logs or one.allocated_bytes > limit]
     going = []

@@ -271,6 +271,7 @@ def test_eviction_quarantine_and_repair_hold_at_once(root: Root) -> None:
     root.store.remove(scanned, "a test")
     assert root.ask(one) is None
     root.publish(b"other", root.created_ns + 1)
+    root.keep(one)  # it went with its entry
     assert root.ask(one) is None
     root.publish()
     assert root.ask(one) == _HIT

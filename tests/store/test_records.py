@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from gpucache.model import Entry
+from gpucache.serve.index import Answered, Reference, row_of
+from gpucache.serve.wire import Kind
 from gpucache.store import records
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.records import FILE_ROWS, Row, encode, rows_of
+from tests.store.conftest import build_entry
 
 
 def _row(question: int, body: bytes = b"a") -> Row:
@@ -92,3 +96,29 @@ def test_rows_and_memos_leave_each_other_alone(store: DirectoryStore) -> None:
     assert store.rows.of(_row(1).name) == [_row(1)] == list(store.rows.each())
     assert store.rows.keep(_row(1).name, lambda _: []) is False
     assert (store.rows.of(_row(1).name), store.recall(f"{1:016x}".ljust(64, "0"))) == ([], b"data")
+
+
+def _of_entry(entry: Entry, source: bytes = b"kernel") -> Row:
+    """The row of a build that the entry answers."""
+    question = (b"1", b"/", b"", b"-O1", source, b"0")
+    reference = Reference(1, entry.key, bytes(16), 0)
+    return row_of(Answered("a", Kind.BUILD, question, (b"", b"", b""), (), references=(reference,)))
+
+
+def test_an_eviction_that_leaves_an_entry_leaves_its_row(store: DirectoryStore) -> None:
+    """However small the limit; the row of a removed entry goes with it, in either form."""
+    stays, goes = build_entry("a"), build_entry("b")
+    rows = [_of_entry(stays), _of_entry(goes, b"other"), _of_entry(goes, bytes(8192))]
+    for one in (stays, goes):
+        store.publish(one)
+    for row in rows:
+        _keep(store, row)
+    store.rows.put(rows[2].name, encode([rows[2]]))
+    store.remember("c" * 64, b"data")
+    [gone] = [one for one in store.scan() if one.key == goes.key]
+    assert store.remove(gone, "--program") is None
+    store.sweep(16 << 10)
+    assert list(store.rows.each()) == rows[:1]
+    assert store.recall("c" * 64) == b"data"
+    store.sweep(0, "--all")
+    assert list(store.rows.each()) == []
