@@ -270,15 +270,19 @@ def _unasked(settings: Settings) -> list[Path]:
     return []
 
 
-@cache
+_remotes: "dict[object, RemoteStore | RemoteStores]" = {}
+
+
 def _remote(
     remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
 ) -> "RemoteStore | RemoteStores":
     from gpucache.remote.store import RemoteStore, RemoteStores
 
-    if remote.others:
-        return RemoteStores(remote, trusted_keys, signing_key, warn)
-    return RemoteStore(remote, trusted_keys, signing_key, warn)
+    given = remote, trusted_keys, signing_key, warn
+    if (found := _remotes.get(given)) is not None:
+        return found
+    # Threads that begin at once come here together, and waiting for one store waits for all that is sent.
+    return _remotes.setdefault(given, RemoteStores(*given) if remote.others else RemoteStore(*given))
 
 
 @cache

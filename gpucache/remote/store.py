@@ -247,8 +247,13 @@ class RemoteStore:
                     return
             try:
                 within(self._settings.timeout_s, partial(self._create, batch))
-            except TimeoutError:
-                self._stop_sending(f"{self._url} took longer than {self._settings.timeout_s:g} s")
+            except TimeoutError:  # and it goes on
+                self._writes_from = time.monotonic() + _PAUSE_S
+                self._say(
+                    "late",
+                    f"sending to {self._url} took longer than {self._settings.timeout_s:g} s, so no more is "
+                    "sent for a minute; 'gpucache push' sends what is missing",
+                )
             except Exception as error:
                 self._stop_sending(error)
             if self._unnamed and not self._waiting:

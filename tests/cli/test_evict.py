@@ -291,7 +291,7 @@ def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
 
 
 def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
-    """Files next to the entries are shown, and removed beyond a quarter of the limit; entries and rows stay."""
+    """Files next to the entries are shown, and removed beyond a quarter of the limit; entries, rows stay."""
     store = DirectoryStore(cache, writable=True)
     for number in range(40):
         store.remember(f"{number:064x}", b"a closure")

@@ -4,11 +4,14 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpucache.assembly import open_stores
 from gpucache.caches.portable import of_own
 from gpucache.errors import RemoteError
 from gpucache.model import CacheKey, Entry
@@ -18,8 +21,9 @@ from gpucache.remote.own_entries import object_name
 from gpucache.remote.records import record_of, signed
 from gpucache.remote.signing import load_signing_key, read_trusted
 from gpucache.remote.store import RemoteStore
-from gpucache.settings import Remote
+from gpucache.settings import Remote, Settings
 from gpucache.store.format import encode as encode_file
+from tests.patience import PATIENCE_S
 from tests.remote.fleet import Fleet
 from tests.remote.servers import Scripted, Silent, scripted
 from tests.remote.test_own_entries import encode, made_entry
@@ -235,6 +239,47 @@ def test_a_store_is_asked_again_after_a_minute(
     clock.now += 61
     assert machine.finds(_ONE.key) == [True]
     assert len(machine.told) == 1
+
+
+def test_what_takes_too_long_to_send_is_not_reported_as_unsent(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a loaded machine it may arrive after the limit, as nothing stops it."""
+    machine = Machine(fleet, writes=True, signing=fleet.place / "ci", timeout_s=0.01)
+    create, limit, arrived = machine.store._create, threading.Event(), threading.Event()
+
+    def late(entries: Sequence[Entry]) -> None:
+        limit.wait()
+        create(entries)
+        arrived.set()
+
+    monkeypatch.setattr(machine.store, "_create", late)
+    machine.store.send(_ONE)
+    machine.store.flush()
+    limit.set()
+    assert arrived.wait(PATIENCE_S)
+    assert len(fleet.objects()) == 1
+    [told] = machine.told
+    assert told.startswith(
+        f"sending to {fleet.store} took longer than 0.01 s, so no more is sent for a minute"
+    )
+
+
+def test_threads_that_begin_at_once_share_a_store(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that whoever waits for it waits for everything that is sent."""
+    both, begin = threading.Barrier(2, timeout=PATIENCE_S), RemoteStore.__init__
+
+    def together(*given: Any) -> None:
+        both.wait()
+        begin(*given)
+
+    monkeypatch.setattr(RemoteStore, "__init__", together)
+    settings = Settings(root=None, root_origin="none", remote=Remote(str(fleet.store)))
+    opened = open_stores(settings).remote
+    assert opened is not None
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: opened(), range(2))
+    assert first is second
 
 
 def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
