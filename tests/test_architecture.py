@@ -395,7 +395,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_338,
     "remote": 4_943,
     "serve": 4_448,
-    "store": 3_991,
+    "store": 3_996,
     "backends": 3_779,
     "sources": 2_548,
     "payload": 1_897,

@@ -81,7 +81,7 @@ class DirectoryStore(EntryReader):
         self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
         self._puts = count()
-        self._unsynced: list[CacheKey] | None = None
+        self._settles, self._unsynced = False, list[CacheKey]()
         self._sealed: dict[CacheKey, tuple[bytes, EntryHead]] = {}
         """Of entries that were just published, whose rows are made next."""
         self._sampled: tuple[float, list[ScannedEntry]] = (-_SAMPLED_S, [])
@@ -92,10 +92,12 @@ class DirectoryStore(EntryReader):
         Removes files that killed writers left more than an hour ago. Writes no history. Raises OSError, or
         CacheUnusableError for the root.
         """
-        data = encode(entry)
-        self._put(entry.key, data, entry.head.created_ns, durable=self._unsynced is None)
-        if self._unsynced is not None:
+        data, settles = encode(entry), self._settles
+        self._put(entry.key, data, entry.head.created_ns, durable=not settles)
+        if settles:
             self._unsynced.append(entry.key)
+            if not self._settles:  # another thread has synced the others meanwhile
+                self.sync_all()
         self._sealed[entry.key] = data[SEAL], entry.head
         self._remove_left()
         return len(data)
@@ -145,15 +147,18 @@ class DirectoryStore(EntryReader):
 
         Until then a power cut may leave a file empty or short, which is a miss. See ``sync_all``.
         """
-        self._unsynced = self._unsynced or []
+        self._settles = True
         with self._root.kept():
             yield
-        if len(self._unsynced or ()) >= _SYNCED_TOGETHER:
+        if len(self._unsynced) >= _SYNCED_TOGETHER:
             self.sync_all()
 
     def sync_all(self) -> None:
         """Let the entries survive a power cut that ``settling`` has published since."""
-        keys, self._unsynced = self._unsynced or [], None
+        self._settles, keys = False, list[CacheKey]()
+        with suppress(IndexError):  # other threads add and take, too
+            while True:
+                keys.append(self._unsynced.pop())
         with suppress(*UNUSABLE):
             self.sync(keys)
             self.sync_folders(keys)

@@ -5,12 +5,13 @@ import stat
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
-from gpucache.model import Entry
+from gpucache.model import CacheKey, Entry
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import false_claims
 from gpucache.store.interface import Absent, Event, Found
@@ -117,6 +118,23 @@ def test_entries_that_are_published_together_are_synced_together(
     store.sync_all()
     store.publish(build_entry("d"))
     assert synced[5:] == [False, True]
+
+
+def test_an_entry_that_is_put_while_another_thread_syncs_is_synced(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether that ends the command or the sixteenth build."""
+    put, synced = store._put, list[CacheKey]()
+
+    def put_and_sync(*given: Any, durable: bool) -> None:
+        put(*given, durable=durable)
+        store.sync_all()
+
+    monkeypatch.setattr(store, "_put", put_and_sync)
+    monkeypatch.setattr(store, "sync", synced.extend)
+    with store.settling():
+        store.publish(build_entry())
+    assert synced == [build_entry().key]
 
 
 def test_detail_contains_and_find(store: DirectoryStore) -> None:
