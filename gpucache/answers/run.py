@@ -104,6 +104,7 @@ def summarise_run(
 ) -> RunSummary:
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
     builds = len(outcomes) - count[RunResult.PASSED]
+    spans = ((one.begun_ns, one.build_ns) for one in outcomes if one.result is not RunResult.PASSED)
     return RunSummary(
         command=command,
         ended=ended,
@@ -115,7 +116,7 @@ def summarise_run(
         failed=count[RunResult.FAILED],
         passed=count[RunResult.PASSED],
         refused=count[RunResult.REFUSED],
-        build_ns=covered_ns(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
+        build_ns=covered_ns(sorted((begun_ns, begun_ns + took_ns) for begun_ns, took_ns in spans)),
         saved_ns=sum(one.saved_ns for one in outcomes),
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
         binaries=binaries,

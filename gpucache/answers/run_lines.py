@@ -104,7 +104,10 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
     if not summary.builds and not summary.passed:
         yield within or unseen(summary.ended, summary.binaries)
         return
-    yield from counted(summary.builds, summary.hits, summary.build_ns, summary.saved_ns, summary.ahead_ns)
+    if not summary.builds:
+        yield f"{format_count(summary.passed, 'build')} not served"
+    else:
+        yield from counted(summary.builds, summary.hits, summary.build_ns, summary.saved_ns, summary.ahead_ns)
     if summary.learned:
         yield f"{summary.learned} of {summary.wanted} built for the next run"
     elif summary.wanted:
@@ -116,7 +119,7 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
         yield f"{summary.failed} did not compile"
     if summary.refused:
         yield f"{summary.refused} failed because GPUCACHE_REQUIRE is set"
-    if summary.passed:
+    if summary.passed and summary.builds:
         yield f"{summary.passed} not served"
     if within:
         yield within

@@ -153,8 +153,8 @@ def answers(found: Sequence[Answer], now_ns: int, *, sources: bool = False) -> I
                 yield from _written(one, now_ns)
         if one.under_run:
             yield plain(
-                f"note:    entries made under 'gpucache run' ({_builds(one.under_run, now_ns)}) do not serve "
-                "library or warm builds; see gpucache-keys(7)",
+                "note:    entries made under 'gpucache run' do not serve library or warm builds; see "
+                f"gpucache-keys(7): {_builds(one.under_run, now_ns)}",
                 "yellow",
             )
         if one.elsewhere is not None:
