@@ -72,16 +72,16 @@ static int is_library(const char *path) {
     return whole && !memcmp(header.e_ident, own->e_ident, EI_VERSION) && header.e_machine == own->e_machine;
 }
 
-/* Notify the server, once in a process for each kind. Descriptors 0 to 2 are left to the program. */
-static void announce(enum wire_kind kind) {
-    static unsigned told;
+/* Notify the server of an NVRTC, once in a process. Descriptors 0 to 2 are left to the program. */
+static void announce(void) {
+    static int told;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
-    if (told & 1u << kind || !path || strlen(path) >= sizeof address.sun_path) return;
-    told |= 1u << kind;
+    if (told || !path || strlen(path) >= sizeof address.sun_path) return;
+    told = 1;
     if (index_is_there() || is_filtered()) return;
     strcpy(address.sun_path, path);
-    const unsigned char frame[] = {4, 0, 0, 0, WIRE_VERSION, 0, (unsigned char)kind, 0};
+    const unsigned char frame[] = {4, 0, 0, 0, WIRE_VERSION, 0, WIRE_NVRTC_LOADED, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd > 2 && !connect(fd, (struct sockaddr *)&address, sizeof address))
         send(fd, frame, sizeof frame, MSG_NOSIGNAL);
@@ -92,7 +92,6 @@ EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) 
     (void)cookie, (void)flag;
     char target[PATH_MAX], *same = (char *)name;
     const char *base = strrchr(name, '/');
-    if (!strncmp(base ? base + 1 : name, "libOpenCL", 9)) announce(WIRE_LOADED);
     int bare = 0;
     if (!base) {
         struct library *one = library_of(name, "gpucache-", &bare);
@@ -111,6 +110,6 @@ EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) 
         /* In another spelling, because the loader would take the shim for a name that it knows. */
         sprintf(one->real, "%.*s/.%s", (int)(base - name), name, base);
     }
-    announce(WIRE_NVRTC_LOADED);
+    announce();
     return one->shim;
 }

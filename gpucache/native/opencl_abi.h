@@ -14,7 +14,8 @@ typedef uint64_t cl_ulong;
 typedef cl_int cl_build_status;
 typedef cl_uint cl_kernel_arg_info, cl_kernel_info, cl_program_build_info, cl_program_info;
 typedef cl_uint cl_command_queue_info, cl_context_info;
-typedef uint64_t cl_mem_flags;
+typedef uint64_t cl_mem_flags, cl_device_type;
+typedef intptr_t cl_context_properties;
 typedef cl_uint cl_device_info, cl_platform_info, cl_layer_api_version, cl_layer_info;
 
 typedef struct _cl_command_queue *cl_command_queue;
@@ -26,6 +27,7 @@ typedef struct _cl_mem *cl_mem;
 typedef struct _cl_platform_id *cl_platform_id;
 typedef struct _cl_program *cl_program;
 typedef void (*cl_program_notify)(cl_program program, void *data);
+typedef void (*cl_context_notify)(const char *error, const void *more, size_t size, void *data);
 
 enum {
     CL_SUCCESS = 0,
@@ -79,7 +81,11 @@ typedef struct cl_icd_dispatch {
     cl_int (*clGetPlatformInfo)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);
     void *unused_2[1];
     cl_int (*clGetDeviceInfo)(cl_device_id, cl_device_info, size_t, void *, size_t *);
-    void *unused_4[4];
+    cl_context (*clCreateContext)(const cl_context_properties *, cl_uint, const cl_device_id *, cl_context_notify,
+                                  void *, cl_int *);
+    cl_context (*clCreateContextFromType)(const cl_context_properties *, cl_device_type, cl_context_notify, void *,
+                                          cl_int *);
+    void *unused_6[2];
     cl_int (*clGetContextInfo)(cl_context, cl_context_info, size_t, void *, size_t *);
     void *unused_9[3];
     cl_int (*clGetCommandQueueInfo)(cl_command_queue, cl_command_queue_info, size_t, void *, size_t *);

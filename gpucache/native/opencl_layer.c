@@ -453,6 +453,26 @@ static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size,
     return below.clCreateBuffer(context, flags, size, bytes, error);
 }
 
+/* Whoever makes a context is about to build: so that the server prepares meanwhile if no index answers. */
+static void announce(void) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    char pid[WIRE_NUMBER_SIZE];
+    struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
+    if (!atomic_flag_test_and_set(&told) && !index_is_there()) wire_tell(WIRE_LOADED, &process, 1, 0);
+}
+
+static cl_context create_context(const cl_context_properties *properties, cl_uint count, const cl_device_id *devices,
+                                 cl_context_notify notify, void *data, cl_int *error) {
+    announce();
+    return below.clCreateContext(properties, count, devices, notify, data, error);
+}
+
+static cl_context create_context_from_type(const cl_context_properties *properties, cl_device_type type,
+                                           cl_context_notify notify, void *data, cl_int *error) {
+    announce();
+    return below.clCreateContextFromType(properties, type, notify, data, error);
+}
+
 /* ---- queries of the loader ---- */
 
 EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
@@ -464,6 +484,8 @@ EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t
 }
 
 static void take_over(cl_icd_dispatch *table) {
+    table->clCreateContext = create_context;
+    table->clCreateContextFromType = create_context_from_type;
     table->clGetContextInfo = get_context_info;
     table->clGetCommandQueueInfo = get_command_queue_info;
     table->clCreateBuffer = create_buffer;
@@ -507,10 +529,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         begin_handles();
         begin_builds();
         wire_begin();
-        char pid[WIRE_NUMBER_SIZE];
-        struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
         wire_note("loaded");
-        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1, 0); /* so that the server prepares meanwhile */
     }
     if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;

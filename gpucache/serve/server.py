@@ -255,8 +255,7 @@ class _Server:
     def _reply(self, connection: socket.socket) -> Reply:
         try:
             request = receive(connection)
-            # A library that looks for OpenCL's loader says so without a field: there may be no layer.
-            if request.kind == Kind.NVRTC_LOADED or (request.kind == Kind.LOADED and request.fields):
+            if request.kind in _LOADED:
                 self._place.loaded = True
             if request.kind == Kind.NOTE and len(self._place.told) < _NOTES_CAP:
                 self._place.told += request.fields

@@ -136,6 +136,18 @@ def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
     assert peer.loaded == [Kind.LOADED] * 2
 
 
+def test_a_program_that_lists_devices_starts_no_server(
+    layer: Path, opencl_environment: Mapping[str, str]
+) -> None:
+    """Only a context is made to build for; the note shows that the layer was there."""
+    listing = "import pyopencl as cl; print([one.get_devices() for one in cl.get_platforms()])"
+    with Peer(Keeper()) as peer:
+        _output([sys.executable, "-c", listing], environment(peer, layer, opencl_environment))
+        notes = peer.path.with_name("notes").read_text(encoding="ascii")
+    assert "loaded" in notes
+    assert peer.loaded == []
+
+
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """If the server wants no binary none is fetched, and each different launch is reported once."""
     with Peer(Keeper(wanted=False)) as peer:

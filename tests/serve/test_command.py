@@ -367,7 +367,7 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
 
     later = Later(make, [Kind.LOADED, Kind.OTHER])
     ended = _run_command([sys.executable, "-c", _TELLS, str(made)], later.handlers)
-    assert ended == Ended(Kind.OK.value + len("made"))
+    assert ended == Ended(Kind.OK.value + len("made"), loaded=True)
 
 
 def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
