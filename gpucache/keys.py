@@ -1,8 +1,6 @@
 """Key fields of a build, the key of key fields, and the difference of two lists. Pure, no I/O.
 
-A key is SHA-256 over a sequence of frames, each an 8-byte little-endian length and the bytes it
-counts: first the schema, then label and value of every field in order. Framing prevents bytes from
-moving between fields. The key covers: language, digest of the source (CR LF read as LF), the include
+The key (``framing``) covers: language, digest of the source (CR LF read as LF), the include
 closure (name as spelled with digest, names that resolved nowhere, and a digest of how names resolved),
 canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
 fields, environment variables that affect the compiler, name expressions, and, if a program calls
@@ -22,17 +20,15 @@ Owns the include closure of a program, as a value: every header that its compile
 """
 
 import posixpath
-import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from functools import lru_cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Annotated, NamedTuple
 
+from gpucache.framing import digest as digest
+from gpucache.framing import key_of
 from gpucache.json_keys import json_keys
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Language, Program, Toolchain
 
-SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
 REPLACED = "this process began before another build replaced "
 """The beginning of the value for a compiler whose build is unknown; the name of its file follows."""
@@ -48,9 +44,6 @@ CPU_FEATURES = "CPU features"
 """The label of the words for a CPU's instruction sets, in one value."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
-_LITTLE = 16 << 10
-"""Below this size Python's own SHA-256 ends before OpenSSL's, which is several times as fast, is loaded."""
-_OWN_SHA256 = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _INCLUDE, _VARIABLE = "include ", "environment "
 
 
@@ -73,15 +66,6 @@ class KeyInputs(NamedTuple):
     """The source's name as the compiler gets it, for the located key."""
     folder: str = ""
     """The current directory if the compiler may write it, for the located key."""
-
-
-def digest(data: bytes) -> str:
-    if "hashlib" not in sys.modules and len(data) < _LITTLE:
-        with suppress(ImportError):
-            return str(import_module(_OWN_SHA256).sha256(data).hexdigest())
-    from hashlib import sha256
-
-    return sha256(data).hexdigest()
 
 
 def source_digest(source: bytes) -> str:
@@ -117,16 +101,7 @@ def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyFi
 
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
-    return CacheKey(digest(_framed((SCHEMA,)) + b"".join(map(_framed, fields))))
-
-
-@lru_cache(maxsize=4096)
-def _framed(texts: tuple[str, ...]) -> bytes:
-    """Texts with their lengths; cached, as programs share most fields."""
-    parts = [
-        text.encode("utf-8", "surrogatepass") for text in texts
-    ]  # different texts have different encodings
-    return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
+    return CacheKey(key_of(fields))
 
 
 def _pairs(

@@ -13,6 +13,7 @@ import pytest
 
 from gpucache.backends.cuda.nvrtc import nvrtc_libraries, version
 from gpucache.backends.installation import mark
+from gpucache.library import rows
 from gpucache.sources.closure_memos import WORTH_FILES
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_python, run_text
@@ -451,6 +452,44 @@ def test_cuda_core_keeps_its_programs(root: Path) -> None:
     assert verified.returncode == 0, verified.stdout
     summary = json.loads(verified.stdout)["summary"]
     assert (summary["checked"], summary["sound"], summary["findings"]) == (1, 1, 0)
+
+
+@pytest.mark.skipif(rows.library() is None, reason="the C library is not built")
+def test_a_hit_of_cuda_core_imports_next_to_nothing(root: Path) -> None:
+    """C finds the entry under the key by which it was kept, and the hit is counted."""
+    script = (
+        "compiled(); print(json.dumps([answers, sorted(one for one in sys.modules if 'gpucache' in one)]))"
+    )
+    missed, _ = _program_cache(root, script)
+    hit, light = _program_cache(root, script)
+    assert (missed, hit) == (["miss"], ["hit"])
+    assert light == [
+        *("gpucache", "gpucache.cuda", "gpucache.cuda.program_cache", "gpucache.framing", "gpucache.host"),
+        *("gpucache.host.environment", "gpucache.library", "gpucache.library.rows", "gpucache.native"),
+        "gpucache.native.locate",
+    ]
+    counted = [json.loads(line) for line in (root / "v1/log.jsonl").read_text().splitlines()]
+    assert [one.get("hits") for one in counted][-1] == 1
+
+
+@pytest.mark.skipif(rows.library() is None, reason="the C library is not built")
+def test_no_changed_byte_of_an_entry_is_served_by_its_key(root: Path) -> None:
+    """Every byte of a small entry is flipped, and it is cut at every length; another key's entry is none."""
+    library = rows.library()
+    assert library is not None
+    assert _program_cache(root, "cache[b'a'] = b'code'; print(len(cache))") == 1
+    (entry,) = root.rglob("*.gpc")
+    key, sound, place = bytes.fromhex(entry.stem), entry.read_bytes(), os.fsencode(root)
+    assert library.entry(place, key, writes=False)[1:] == (b"code",)
+    for at in range(len(sound)):
+        for damaged in (sound[:at], sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :]):
+            entry.write_bytes(damaged)
+            assert library.entry(place, key, writes=False) == ()
+    entry.write_bytes(sound)
+    other = entry.parent.with_name("00") / f"{'0' * 64}.gpc"
+    other.parent.mkdir()
+    other.write_bytes(sound)
+    assert library.entry(place, bytes(32), writes=False) == ()
 
 
 def test_cuda_core_is_not_served_a_damaged_entry(root: Path) -> None:

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda.core import ObjectCode
-
-from gpucache.cuda.questions import ask
-
 if TYPE_CHECKING:
+    from cuda.core import ObjectCode
+
     from gpucache.backends.cuda.checked import CheckedStream
     from gpucache.cuda.batch import Batch
     from gpucache.cuda.program_cache import ProgramCache
@@ -48,7 +46,7 @@ def compile_program(
     artifact_kind: str | None = None,
     headers: Sequence[str | Path] = (),
     checks: str = "none",
-) -> ObjectCode:
+) -> "ObjectCode":
     """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache if it has one.
 
     ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the current
@@ -67,6 +65,8 @@ def compile_program(
     check whose message does not fit its operands, TargetError, NoDeviceError, and CacheMissError where
     GPUCACHE_REQUIRE is set and the cache misses.
     """
+    from gpucache.cuda.questions import ask  # which ProgramCache does not need
+
     given = (source, target, options, name, name_expressions, include_path, artifact_kind, headers, checks)
     asked = ask(*given)
     if asked.code is not None:

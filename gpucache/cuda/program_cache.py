@@ -1,27 +1,25 @@
-"""``gpucache.cuda.ProgramCache``: our root as cache of ``cuda.core.Program.compile``. Loads cuda.core."""
+"""``gpucache.cuda.ProgramCache``: our root as cache of ``cuda.core.Program.compile``. Loads cuda.core.
+
+A hit is C's; what only others need is imported by them.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuda.core import ObjectCode
 from cuda.core.utils import ProgramCacheResource
 
-from gpucache.engine.stores import Stores
-from gpucache.errors import CacheUnusableError
-from gpucache.keys import cache_key
-from gpucache.library import opaque, process
-from gpucache.model import CacheKey, KeyField
-from gpucache.store.interface import ScannedEntry
+from gpucache.library import rows
+
+if TYPE_CHECKING:
+    from gpucache.engine.stores import Stores
+    from gpucache.library.opaque import Owner
+    from gpucache.model import CacheKey, KeyField
+    from gpucache.store.interface import ScannedEntry
 
 NAMESPACE = "cuda.core program cache"
-OWNER = opaque.Owner(
-    NAMESPACE,
-    "cuda.core",
-    "cuda.core gives no details of it; gpucache.cuda.compile_program can say why",
-    ("libnvrtc", "libnvrtc-builtins", "libnvJitLink", "libnvvm"),
-)
+_COMPILERS = ("libnvrtc", "libnvrtc-builtins", "libnvJitLink", "libnvvm")
 
 
 class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publishes no types
@@ -35,17 +33,30 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
     dropped, and a line is logged.
     """
 
-    def __init__(self, stores: Stores | None = None) -> None:
-        self._stores = stores if stores is not None else process.stores()
+    def __init__(self, stores: "Stores | None" = None) -> None:
+        self._given = stores
+
+    @property
+    def _stores(self) -> "Stores":
+        from gpucache.library import process
+
+        return process.stores() if self._given is None else self._given
 
     def __getitem__(self, key: bytes | str) -> bytes:
-        found = opaque.find(self._stores, OWNER, _key(key))
+        payload = rows.opaque_hit(NAMESPACE, _digits(key), _COMPILERS) if self._given is None else None
+        if payload is not None:
+            return payload
+        from gpucache.library import opaque
+
+        found = opaque.find(self._stores, _owner(), _key(key))
         if found is None:
             raise KeyError(key)
         return found.payload
 
     def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:
-        opaque.keep(self._stores, OWNER, opaque.binary(_fields(key), NAMESPACE, _payload(value)))
+        from gpucache.library import opaque
+
+        opaque.keep(self._stores, _owner(), opaque.binary(_fields(key), NAMESPACE, _payload(value)))
 
     def __delitem__(self, key: bytes | str) -> None:
         wanted = _key(key)
@@ -64,7 +75,9 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
             if self._stores.target is not None:
                 self._stores.target.remove(scanned, "cleared by its program")
 
-    def _own(self) -> Iterator[ScannedEntry]:
+    def _own(self) -> "Iterator[ScannedEntry]":
+        from gpucache.errors import CacheUnusableError
+
         if self._stores.user is not None:
             with suppress(CacheUnusableError):  # nothing can be said of a root that cannot be listed
                 for scanned in self._stores.user.scan():
@@ -72,13 +85,28 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
                         yield scanned
 
 
-def _fields(key: bytes | str) -> tuple[KeyField, ...]:
+def _digits(key: bytes | str) -> str:
     if not isinstance(key, str | bytes | bytearray):
         raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
-    return opaque.key_fields(OWNER, (key.encode() if isinstance(key, str) else bytes(key)).hex())
+    return (key.encode() if isinstance(key, str) else bytes(key)).hex()
 
 
-def _key(key: bytes | str) -> CacheKey:
+def _owner() -> "Owner":
+    from gpucache.library.opaque import Owner
+
+    untold = "cuda.core gives no details of it; gpucache.cuda.compile_program can say why"
+    return Owner(NAMESPACE, "cuda.core", untold, _COMPILERS)
+
+
+def _fields(key: bytes | str) -> "tuple[KeyField, ...]":
+    from gpucache.library import opaque
+
+    return opaque.key_fields(_owner(), _digits(key))
+
+
+def _key(key: bytes | str) -> "CacheKey":
+    from gpucache.keys import cache_key
+
     return cache_key(_fields(key))
 
 
@@ -87,5 +115,8 @@ def _payload(value: Any) -> bytes:
         return bytes(value)
     if isinstance(value, ObjectCode):
         code = value.code
-        return Path(code).read_bytes() if isinstance(code, str) else bytes(code)
+        if not isinstance(code, str):
+            return bytes(code)
+        with open(code, "rb") as file:  # noqa: PTH123 - pathlib takes as long as a hit
+            return file.read()
     raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")

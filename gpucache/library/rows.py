@@ -11,11 +11,12 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpucache.framing import key_of
 from gpucache.host.environment import environment
 from gpucache.native.locate import find
 
@@ -88,6 +89,8 @@ class Library:
         self._answer.argtypes = (text, ctypes.c_int, *asked, reply)
         self._done.argtypes, self._done.restype = (reply,), None
         library.gpucache_holds.argtypes = (*asked, text, size)
+        library.gpucache_entry.argtypes = (text, ctypes.c_int, text, reply)
+        library.gpucache_builds.argtypes = (text, size, text, size)
         library.gpucache_count.argtypes = (text, text, ctypes.c_ulonglong, ctypes.c_ulonglong)
         self._library = library
         self.begun_ns = 0
@@ -103,6 +106,9 @@ class Library:
         reply = _Reply()
         if not self._answer(roots, writes, kind, *_given(question), reply):
             return None
+        return self._taken(reply)
+
+    def _taken(self, reply: _Reply) -> Row:
         try:
             body = ctypes.string_at(reply.body + reply.next, reply.size - reply.next)
             note = ctypes.string_at(reply.note.at, reply.note.size) if reply.note.at else b""
@@ -114,6 +120,20 @@ class Library:
             fields.append(body[at + 4 : end])
             at = end
         return Row(tuple(fields), note)
+
+    def entry(self, roots: bytes, key: bytes, *, writes: bool) -> tuple[bytes, ...]:
+        """Head and payload of the entry of a key in the first root that has one; empty if it is not sound."""
+        reply = _Reply()
+        return self._taken(reply).fields if self._library.gpucache_entry(roots, writes, key, reply) else ()
+
+    def builds(self, names: Sequence[str]) -> list[str]:
+        """The build id of each library of a compiler by the beginning of its name, empty if it is not there.
+
+        None at all if that is not for C to say: see ``gpucache_builds``.
+        """
+        text, ids = "\0".join([*names, ""]).encode(), ctypes.create_string_buffer(2048)
+        known = self._library.gpucache_builds(text, len(text), ids, len(ids))
+        return ids.value.decode().split("\n")[:-1] if known else []
 
     def holds(self, kind: int, question: Sequence[bytes], conditions: bytes) -> bool:
         """Whether this process meets conditions, as a record has them."""
@@ -156,6 +176,31 @@ def answer(kind: int, question: Sequence[bytes]) -> Row | None:
     return asked.answer(roots, kind, question, writes=writes) if asked is not None and roots else None
 
 
+def opaque_hit(namespace: str, key: str, compilers: Sequence[str]) -> bytes | None:
+    """The payload under an owner's key, counted; None where ``opaque.find`` has to look."""
+    asked = library()
+    roots, writes = _roots(environment())
+    builds = asked.builds(compilers) if asked is not None and roots else []
+    if asked is None or not builds:
+        return None
+    pairs = [(f"{name} build", build) for name, build in zip(compilers, builds, strict=True) if build]
+    digits = key_of([("namespace", namespace), ("opaque key", key), *pairs])
+    found = asked.entry(roots, bytes.fromhex(digits), writes=writes)
+    if not found:
+        return None
+    head, payload = found
+    compile_ns = head.partition(b'"compile_ns":')[2].partition(b",")[0]
+    _count(digits, int(compile_ns), lambda: _target_and_name(head))
+    return payload
+
+
+def _target_and_name(head: bytes) -> tuple[str, str]:
+    import json
+
+    read = json.loads(head)
+    return read["target"], read["program"]
+
+
 def variables(environ: Mapping[str, str]) -> bytes:
     global _variables
     kept = _variables  # which another thread may replace
@@ -174,8 +219,13 @@ used: dict[str, None] = {}
 
 def tell(row: Row) -> None:
     compile_ns, digits, told = row.note.split(b"\t", 2)
-    COUNTER.count(None, hit=True, saved_ns=int(compile_ns))
-    key = digits.decode()
+    described = lambda: (part.decode("unicode_escape") for part in told.split(b"\t"))  # noqa: E731 - few ask
+    _count(digits.decode(), int(compile_ns), described)
+
+
+def _count(key: str, compile_ns: int, described: Callable[[], Iterable[str]]) -> None:
+    """Count a hit, and log it with its target and its program's name."""
+    COUNTER.count(None, hit=True, saved_ns=compile_ns)
     with suppress(KeyError, RuntimeError, StopIteration):  # other threads add and drop, too
         used[key] = None
         while len(used) > _USED_CAP:
@@ -184,7 +234,7 @@ def tell(row: Row) -> None:
     if "logging" in sys.modules and _logger().isEnabledFor(_INFO):
         from gpucache.library.process import log_hit
 
-        target, name = (part.decode("unicode_escape") for part in told.split(b"\t"))
+        target, name = described()
         places = os.fsdecode(_roots(environment())[0]).split(":")
         entry = os.path.join("v1", "entries", key[:2], f"{key}.gpc")  # noqa: PTH118
         store = next((one for one in places if os.path.lexists(os.path.join(one, entry))), "a root")  # noqa: PTH118

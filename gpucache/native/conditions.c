@@ -183,7 +183,6 @@ static int is_as_it_was(uint64_t stamp, const struct stat *status) {
 
 /* ---- loaded libraries ---- */
 
-#define ID 64    /* room for a build id */
 #define PARTS 32 /* the most segments of a library's file that are looked at */
 
 /* A library on disk, and the loaded ones of its name: whether one of them is this file, and the last that is not. */
@@ -216,7 +215,7 @@ static size_t id_among(const unsigned char *notes, size_t size, size_t align, un
     return 0;
 }
 
-static size_t id_of_file(int fd, unsigned char id[ID]) {
+size_t id_of_file(int fd, unsigned char id[ID]) {
     ElfW(Ehdr) head;
     ElfW(Phdr) parts[PARTS];
     unsigned char notes[1024];
@@ -231,6 +230,16 @@ static size_t id_of_file(int fd, unsigned char id[ID]) {
     return found;
 }
 
+size_t id_of_loaded(const struct dl_phdr_info *info, unsigned char id[ID]) {
+    size_t found = 0;
+    for (int i = 0; i < info->dlpi_phnum && !found; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_NOTE)
+            found = id_among((const unsigned char *)(info->dlpi_addr + part->p_vaddr), part->p_memsz, part->p_align, id);
+    }
+    return found;
+}
+
 /* Whether two names are of one library: a link has a shorter version, as in libx.so.1 and libx.so.1.2. */
 static int is_of_name(const char *one, const char *other) {
     while (*one && *one == *other) one++, other++;
@@ -241,15 +250,13 @@ static int look_at_loaded(struct dl_phdr_info *info, size_t size, void *data) {
     struct loaded *wanted = data;
     const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
     unsigned char id[ID];
-    size_t found = 0;
     const void *address = NULL;
     (void)size;
     if (!*name || (!is_of_name(name, wanted->names[0]) && !is_of_name(name, wanted->names[1]))) return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
+    size_t found = id_of_loaded(info, id);
+    for (int i = 0; i < info->dlpi_phnum && !address; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        const unsigned char *at = (const unsigned char *)(info->dlpi_addr + part->p_vaddr);
-        if (part->p_type == PT_LOAD && !address) address = at;
-        if (part->p_type == PT_NOTE && !found) found = id_among(at, part->p_memsz, part->p_align, id);
+        if (part->p_type == PT_LOAD) address = (const void *)(info->dlpi_addr + part->p_vaddr);
     }
     if (found && found == wanted->size && !memcmp(id, wanted->id, found)) return wanted->same = 1;
     wanted->other = address;

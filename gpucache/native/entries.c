@@ -128,10 +128,13 @@ static int is_described(struct entry *entry, const struct reference *reference, 
     if (size < ENTRY_HEADER || !(header = entry->front = malloc(FRONT)) || !read_at(entry->fd, header, entry->read, 0))
         return 0;
     if (!entry_lengths(header, size, &is) || is.payload > WIRE_MAX_BYTES) return 0;
+    entry->head = is.head;
     entry->size = is.payload;
     entry->at = is.at;
     if (memcmp(header + 48, reference->key, 32)) return 0;
-    if (memcmp(header + 80, reference->sum, 16)) return -1;
+    if (!reference->is_key && memcmp(header + 80, reference->sum, 16)) return -1;
+    unsigned char wanted[16];
+    memcpy(wanted, header + 80, 16);
     memcpy(entry->sum, header + 96, 16);
     if (entry->at > entry->read) {
         unsigned char *more = realloc(entry->front, entry->at);
@@ -140,7 +143,18 @@ static int is_described(struct entry *entry, const struct reference *reference, 
         if (!read_at(entry->fd, more + entry->read, entry->at - entry->read, entry->read)) return 0;
         entry->read = entry->at;
     }
-    return entry_sum(entry->front, &is, sum) && !memcmp(sum, reference->sum, 16);
+    return entry_sum(entry->front, &is, sum) && !memcmp(sum, wanted, 16);
+}
+
+/* When an entry was made, which its time of change tells until its first use: of one by its key as its head has it. */
+static int64_t created_ns(const struct reference *reference, const struct entry *entry) {
+    static const char label[] = "\"created_ns\":";
+    if (!reference->is_key) return (int64_t)reference->created_ns;
+    const char *head = (const char *)entry->front + ENTRY_HEADER, *at = memmem(head, entry->head, label, strlen(label));
+    int64_t number = 0;
+    for (at = at ? at + strlen(label) : head; at < head + entry->head && *at >= '0' && *at <= '9' && number < INT64_MAX / 20;)
+        number = 10 * number + (*at++ - '0');
+    return number;
 }
 
 void entry_close(struct entry *entry) {
@@ -171,7 +185,7 @@ int entry_open(const struct roots *roots, const struct reference *reference, str
             struct timespec now;
             clock_gettime(CLOCK_REALTIME, &now);
             int64_t since = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - used;
-            int is_old = used == (int64_t)reference->created_ns || since > RECENCY_NS || since < -RECENCY_NS;
+            int is_old = used == created_ns(reference, entry) || since > RECENCY_NS || since < -RECENCY_NS;
             entry->is_used = own && is_old && status.st_uid == geteuid();
             return 1;
         }

@@ -7,21 +7,29 @@
 
 #include "index.h"
 
-/* An entry as a row of an index names it, and the sum of its description, which identifies it. */
+/* An entry as a row of an index names it, and the sum of its description, which identifies it; or by its key alone. */
 struct reference {
     unsigned char key[32], sum[16];
     uint64_t created_ns;
+    int is_key;
 };
 
 /* An entry that is open, its description checked; of its payload the place, size and sum. */
 struct entry {
     int fd;
-    uint64_t at, size, read; /* the bytes of the file that were read already */
+    uint64_t head, at, size, read; /* the bytes of the file that were read already */
     unsigned char *front, sum[16];
     int is_used; /* whether its last use is to be set */
 };
 
 #define ENTRY_HEADER 112
+
+#define ID 64 /* room for a build id */
+
+/* The build id of a library's file, or of a loaded one; its size, or 0 without one. */
+struct dl_phdr_info;
+size_t id_of_file(int fd, unsigned char id[ID]);
+size_t id_of_loaded(const struct dl_phdr_info *info, unsigned char id[ID]);
 
 /* The bytes of an entry's parts, and where its payload begins. */
 struct lengths {

@@ -342,13 +342,6 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
     return wire_is_sound(answer);
 }
 
-/* Write a field if there is room for it; its bytes may follow later. */
-static unsigned char *put_field(unsigned char *to, const void *bytes, size_t size) {
-    for (int i = 0; i < 4; i++) *to++ = (unsigned char)(size >> 8 * i);
-    if (bytes && size) memcpy(to, bytes, size);
-    return bytes ? to + size : to;
-}
-
 /* The references of a record, opened; how many, or -1. */
 static int open_references(const struct index *index, struct wire_reply *record, struct entry *entries,
                            uint64_t *places) {
@@ -383,14 +376,14 @@ static int make_answer(const struct index *index, struct wire_reply *record, str
     for (int i = 0; i < opened; i++) size += entries[i].size;
     unsigned char *body = size <= WIRE_MAX_BYTES ? malloc(size) : NULL, *to = body;
     int sound = body != NULL;
-    if (sound) to = put_field(to, note.at, note.size);
+    if (sound) to = wire_put(to, note.at, note.size);
     for (uint64_t at = 0; sound && wire_next(record, &field); at++) {
         if (next == opened || places[next] != at) {
-            to = put_field(to, field.at, field.size);
+            to = wire_put(to, field.at, field.size);
             continue;
         }
         size = entries[next].size;
-        to = put_field(to, NULL, size);
+        to = wire_put(to, NULL, size);
         sound = !field.size && entry_read(&entries[next++], to, index->may_write);
         to += size;
     }

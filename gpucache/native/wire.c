@@ -422,6 +422,12 @@ int wire_next(struct wire_reply *reply, struct wire_bytes *field) {
     return 1;
 }
 
+unsigned char *wire_put(unsigned char *to, const void *bytes, size_t size) {
+    for (int i = 0; i < 4; i++) *to++ = (unsigned char)(size >> 8 * i);
+    if (bytes && size) memcpy(to, bytes, size);
+    return bytes ? to + size : to;
+}
+
 void wire_done(struct wire_reply *reply) {
     free(reply->body);
     *reply = (struct wire_reply){.kind = WIRE_PASS};

@@ -127,6 +127,9 @@ int wire_is_sound(const struct wire_reply *reply);
 /* The next field of a reply: 1, or 0 after the last. It is inside the reply. */
 int wire_next(struct wire_reply *reply, struct wire_bytes *field);
 
+/* Write a field of a reply; without its bytes, which then follow. Returns where they end or begin. */
+unsigned char *wire_put(unsigned char *to, const void *bytes, size_t size);
+
 void wire_done(struct wire_reply *reply);
 
 struct wire_bytes wire_text(const char *text); /* NULL is empty */
