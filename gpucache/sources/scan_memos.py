@@ -5,6 +5,7 @@ has a pack, for the digests that begin with it. A pack is a MessagePack map from
 which is itself encoded. Losing a pack costs scans.
 """
 
+import os
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +25,15 @@ _decoders: dict[type, "Decoder[Any]"] = {}
 _making = Lock()
 """Held while a decoder is made: of a type that several threads decode for the first time msgspec crashes."""
 T = TypeVar("T")
+
+
+def _begin() -> None:
+    global _making
+    _making = Lock()  # a thread that the fork did not copy may have the old one locked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)
 
 
 class Scans:

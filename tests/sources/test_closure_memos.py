@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from gpucache.sources import (
 )
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.scan import Scan, scan
-from tests.patience import tick
+from tests.faults.forking import forked
+from tests.patience import PATIENCE_S, tick
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -558,3 +560,16 @@ def test_a_file_that_is_another_when_it_is_read_again_is_not_remembered(tmp_path
     assert disk.read(os.fsencode(file), 9) and not disk.failed
     file.write_bytes(b"22")
     assert disk.read(os.fsencode(file), 9) and disk.failed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    """The fork does not copy a thread that makes a decoder, so that its lock would stay locked."""
+
+    def decoded() -> None:
+        signal.alarm(int(PATIENCE_S))
+        assert scan_memos.decode(b"\x07", int) == 7
+
+    with scan_memos._making:
+        child = forked(decoded)
+    assert os.waitpid(child, 0)[1] == 0
