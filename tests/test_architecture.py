@@ -390,13 +390,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
     "caches": 17_271,
-    "engine": 8_896,
-    "native": 6_855,
-    "answers": 5_450,
+    "engine": 8_894,
+    "native": 6_971,
+    "answers": 5_451,
     "cli": 6_338,
     "remote": 4_943,
     "serve": 4_448,
-    "store": 3_996,
+    "store": 4_073,
     "backends": 3_779,
     "sources": 2_558,
     "payload": 1_897,

@@ -53,8 +53,9 @@ class Checked(NamedTuple):
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     """The trials that gave no result, such as ``not comparable``."""
-    counts: bool = True
-    """False for what is not counted as checked: a file that is not an entry, and more of a counted one."""
+    counts: int = 1
+    """For how many entries it counts: for several sound ones, and for none if it is of a file that is not an
+    entry, or of an entry that was counted."""
     unchecked: str = ""
     """Why it could not be checked, if the entry is not at fault: the machine lacks something."""
     checksum: bool = True
@@ -123,11 +124,11 @@ def summarise_verify(
     unchecked: list[Note] = []
     unseen: dict[str, None] = {}
     for outcome in outcomes:
-        checked = outcome.counts and not outcome.unchecked
-        sound = checked and not any(finding.kind.wrong for finding in outcome.findings)
+        checked = 0 if outcome.unchecked else outcome.counts
+        sound = 0 if any(finding.kind.wrong for finding in outcome.findings) else checked
         count["checked"] += checked
         count["sound"] += sound
-        count["without_checksum"] += sound and not outcome.checksum
+        count["without_checksum"] += 0 if outcome.checksum else sound
         count.update(outcome.passed if checked else ())
         if sound and outcome.unseen:
             unseen[outcome.unseen] = None

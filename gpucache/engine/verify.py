@@ -6,7 +6,7 @@ this machine: superseded and stale ones.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from types import MappingProxyType
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
@@ -119,14 +119,14 @@ def _large(cache: Cache) -> int:
 def run_shares(cache: Cache, size: int, origins: Origins) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry of a large cache, all of them shared out among the cores, then the files of no entry.
 
-    Entries are read once, and counted in ``origins``; which of the sound ones is which is not told.
+    Entries are read once, and counted in ``origins``. Many sound ones are one outcome.
     """
     from gpucache.engine.workers.capacity import cores  # which a small cache does not need
     from gpucache.host.forks import shared_out
 
     shares = min(cores(), size // _WORTH_A_SHARE)
 
-    def done(number: int) -> Iterator[tuple[Checked, CacheEntry, int] | Origins]:
+    def done(number: int) -> Iterator[tuple[Checked, CacheEntry] | Origins]:
         own = Origins()
         yield from _counted(own.versions_of(cache.checked((number, shares))))
         yield own
@@ -135,7 +135,7 @@ def run_shares(cache: Cache, size: int, origins: Origins) -> Iterator[tuple[Chec
         if isinstance(one, Origins):
             origins.include(one)
         else:
-            yield from repeat(one[:2], one[2])
+            yield one
     yield from ((leftover, None) for leftover in cache.leftovers())
 
 
@@ -151,21 +151,19 @@ def _later(
                 yield found, entry
 
 
-def _counted(
-    found: Iterable[tuple[CacheEntry, Checked]],
-) -> Iterator[tuple[Checked, CacheEntry, int]]:
-    """Each entry with a finding; runs of sound entries are one outcome with their number."""
-    times = 0
+def _counted(found: Iterable[tuple[CacheEntry, Checked]]) -> Iterator[tuple[Checked, CacheEntry]]:
+    """Each entry with a finding; runs of sound entries are one outcome."""
+    sound = 0
     for entry, checked in found:
         if checked.findings or checked.notes or checked.unchecked or not checked.counts:
-            yield checked, entry, 1
+            yield checked, entry
             continue
-        times += 1
-        if times == _TOGETHER:
-            yield checked, entry, times
-            times = 0
-    if times:
-        yield Checked(entry.key), entry, times
+        sound += 1
+        if sound == _TOGETHER:
+            yield Checked(entry.key, counts=sound), entry
+            sound = 0
+    if sound:
+        yield Checked(entry.key, counts=sound), entry
 
 
 def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tuple[CacheEntry, Checked]]:

@@ -40,6 +40,60 @@ def decode_head(data: bytes) -> EntryHead:
     return head
 
 
+Parts = tuple[int, int, int, int, int, int]
+"""Of a head that ``native/scan.c`` took apart: the sizes of frame, options, place and program, which the
+SHA-256 of the payload follows, ``compile_ns`` and ``created_ns``. The first is 0 of a head that is whole."""
+
+
+def join_head(data: bytes, parts: Parts) -> EntryHead:
+    """The head that was taken apart; raises ValueError or RecursionError as ``decode_head`` does."""
+    frame, options, place, program, compile_ns, created_ns = parts
+    of, at = _frame(data[:frame]), frame + options
+    texts = data[at:].decode()
+    program += place
+    return EntryHead(
+        texts[place:program],
+        of.target,
+        of.artifact_kind,
+        created_ns,
+        compile_ns,
+        texts[program : program + 64],
+        of.language,
+        of.variant,
+        _options(data[frame:at]),
+        of.local_sizes,
+        of.located,
+        of.lowered_names,
+        of.toolchain,
+        of.toolchain_identity,
+        of.failures,
+        texts[:place],
+        of.has_log,
+        of.checks,
+    )
+
+
+@lru_cache(maxsize=256)
+def _frame(data: bytes) -> EntryHead:
+    """The values that many heads share; the others are empty, or the head has a field twice."""
+    head = decode_head(data)
+    if (
+        head.program
+        or head.created_ns
+        or head.compile_ns
+        or head.payload_sha256
+        or head.options
+        or head.place
+    ):
+        raise ValueError("a field is there twice")
+    return head
+
+
+@lru_cache(maxsize=256)
+def _options(data: bytes) -> tuple[str, ...]:
+    return _texts(_DECODER.decode(data.decode()))
+
+
 def encode_detail(detail: EntryDetail) -> bytes:
     """The canonical JSON of a detail, with its build log cut at ``BUILD_LOG_CAP``."""
     return _canonical(

@@ -30,7 +30,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import xxhash
 
@@ -38,6 +38,9 @@ from gpucache.errors import FormatError
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
 from gpucache.store import description
 from gpucache.units import format_size
+
+if TYPE_CHECKING:
+    from gpucache.payload import PayloadInfo
 
 MAGIC = b"GPUCACHE"
 VERSION = 1
@@ -197,11 +200,25 @@ def false_claims(whole: Entry) -> Iterator[Claim]:
 
 def false_labels(head: EntryHead, payload: bytes) -> Iterator[Claim]:
     """The false claims of a head about its payload."""
-    from gpucache.payload import describe, fits  # which nothing but checking needs
+    from gpucache.payload import describe  # which nothing but checking needs
 
-    info = describe(payload)
-    opaque = head.language == ""  # an entry of ProgramCache, which has no target
-    misfit = None if opaque else fits(info, head.artifact_kind, head.target)
+    return _misfits(describe(payload), head.language, head.artifact_kind, head.target)
+
+
+@lru_cache(maxsize=256)
+def false_labels_of_ptx(architecture: str, language: str, kind: str, target: str) -> tuple[Claim, ...]:
+    """The false claims of a head about PTX that has no fault itself."""
+    from gpucache.payload import PayloadInfo, PayloadKind  # which nothing but checking needs
+
+    info = PayloadInfo(PayloadKind.PTX, f"compute_{architecture}", (), None)
+    return tuple(_misfits(info, language, kind, target))
+
+
+def _misfits(info: "PayloadInfo", language: str, kind: str, target: str) -> Iterator[Claim]:
+    from gpucache.payload import fits
+
+    opaque = language == ""  # an entry of ProgramCache, which has no target
+    misfit = None if opaque else fits(info, kind, target)
     if misfit is not None:
         yield FindingKind.MISLABELLED, misfit
     if info.problem is not None:

@@ -20,13 +20,14 @@ from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, EntryHead, FindingKind, Problem
 from gpucache.store import bounded_log, layout, lock
-from gpucache.store.description import decode_head
+from gpucache.store.description import decode_head, join_head
 from gpucache.store.format import (
     MAGIC,
     Claim,
     EntryFormatError,
     false_claims,
     false_labels,
+    false_labels_of_ptx,
     misplaced,
     read_head,
     read_whole,
@@ -132,21 +133,23 @@ class Many:
 
 
 def _known(folder: Folder, seen: Seen) -> ScannedEntry | None:
-    name, identity, allocated_bytes, head, *_ = seen
+    name, identity, allocated_bytes, head, parts, *_ = seen
     if not head:
         return None
     try:
-        known = decode_head(head)
+        known = join_head(head, parts) if parts[0] else decode_head(head)
     except (ValueError, RecursionError):
         return None
     return ScannedEntry(folder.path, name, identity, allocated_bytes, known)
 
 
 def _judged(folder: Folder, seen: Seen) -> Judged | None:
-    scanned = _known(folder, seen)
-    if scanned is None or scanned.head is None or scanned.head.payload_sha256 != seen[-1].hex():
+    scanned, (*_, payload, digest, ptx) = _known(folder, seen), seen
+    if scanned is None or (head := scanned.head) is None or head.payload_sha256 != digest.hex():
         return None
-    return scanned, tuple(false_labels(scanned.head, seen[-2]))
+    if architecture := ptx.rstrip(b"\0").decode():
+        return scanned, false_labels_of_ptx(architecture, head.language, head.artifact_kind, head.target)
+    return scanned, tuple(false_labels(head, payload))
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpucache.folders import Folder
 from gpucache.native.locate import find
+from gpucache.store.description import Parts
 from gpucache.store.format import HEADER
 from gpucache.store.interface import FileIdentity
 
@@ -20,13 +21,16 @@ LEAST = 8
 _AT_ONCE = 64
 _OF_HEADS, _ROOM = 32 << 10, 1 << 20
 """The most bytes of heads that a call reads, and of entries: a larger one is in doubt."""
-_SEEN = struct.Struct("=5Q2I32s")
-"""``struct seen``: inode, size, mtime, allocated bytes, where its bytes begin, sizes of head and payload, and
-the SHA-256 of the payload."""
+_SEEN = struct.Struct("=5Q4I2Q2I32s8s")
+"""``struct seen``: inode, size, mtime, allocated bytes, where its bytes begin, parts and size of its head,
+size and SHA-256 of the payload, and its architecture if it is plainly sound PTX."""
+_PARTS = slice(5, 11)
 _HEADER = HEADER.size
-Seen = tuple[str, FileIdentity, int, bytes, bytes, bytes]
-"""Name, identity, allocated bytes, and the head, which is empty if the entry is in doubt. Of one
-that was read whole also the payload and its SHA-256: every sum is checked, and the key."""
+
+Seen = tuple[str, FileIdentity, int, bytes, Parts, bytes, bytes, bytes]
+"""Name, identity, allocated bytes, and the head, which is empty if the entry is in doubt, and its parts. Of
+one that was read whole also the payload, its SHA-256, and instead of the payload the architecture of PTX
+without a fault, padded with zeros: every sum is checked, and the key."""
 
 
 @cache
@@ -34,7 +38,7 @@ def _look() -> Any:
     """The function in C; None where it is not built, or was before it had this one."""
     path, problem = find("library")
     try:
-        look = None if problem else ctypes.CDLL(path).gpucache_look
+        look = None if problem else ctypes.CDLL(path).gpucache_look_at
     except (OSError, AttributeError):
         return None
     if look is not None:
@@ -65,10 +69,9 @@ class Together:
             done = look(fd, "".join(some).encode(), len(some), self._whole, *at, len(room))
             rows = _SEEN.iter_unpack(seen[: done * _SEEN.size])
             for name, row in zip(some, rows, strict=False):
-                inode, size, mtime_ns, allocated, begin, head, payload, digest = row
-                begin += _HEADER
-                text = room[begin : begin + head].tobytes()
-                end = begin - _HEADER + size
-                content = room[end - payload : end].tobytes() if self._whole else b""
-                yield name, FileIdentity(inode, size, mtime_ns), allocated, text, content, digest
+                inode, size, mtime_ns, allocated, begin, *_, head, payload, digest, ptx = row
+                end, text = begin + size, room[begin + _HEADER : begin + _HEADER + head].tobytes()
+                content = room[end - payload : end].tobytes() if self._whole and not ptx[0] else b""
+                identity = FileIdentity(inode, size, mtime_ns)
+                yield name, identity, allocated, text, row[_PARTS], content, digest, ptx
             names = names[done:]

@@ -87,6 +87,12 @@ def index_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
+def scan_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that reads entries like the library, and stops at undefined behaviour in C."""
+    return _sanitized(compiler, tmp_path_factory, "scan_program")
+
+
+@pytest.fixture(scope="session")
 def stopwatch_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("stopwatch") / "program"
     _compile(compiler, made, _HERE / "stopwatch_program.c", "-Wall", "-Wextra", "-Werror")

@@ -1,6 +1,7 @@
 """The generator of large caches, on a small scale: its entries are sound and its misses are explained."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def made(tmp_path: Path) -> Callable[[int, int], Path]:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Path]) -> None:
-    """If the entries are distributed among the cores, the findings are the same."""
+    """The findings are the same if cores share the entries, and few outcomes stand for all sound ones."""
     root = made(60, 3)
     first, second, *_ = sorted(root.rglob("*.gpc"))
     first.write_bytes(first.read_bytes()[:-1])
@@ -43,10 +44,12 @@ def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Pat
     cache = open_cache(Settings(root, "test"))
 
     def told(found: Iterable[tuple[Checked, CacheEntry | None]]) -> list[tuple[bool, tuple[Finding, ...]]]:
-        return sorted((entry is not None, one.findings) for one, entry in found)
+        every = ([(entry is not None, one.findings)] * (one.counts or 1) for one, entry in found)
+        return sorted(chain.from_iterable(every))
 
     alone = told(run_verify(cache, None))
-    assert told(run_shares(cache, 10**6, Origins())) == alone
+    shared = list(run_shares(cache, 10**6, Origins()))
+    assert told(shared) == alone and len(shared) < 10
     assert [len(findings) for _, findings in alone].count(1) == 3 and len(alone) == 181
 
 

@@ -133,7 +133,7 @@ def test_what_is_being_written_is_not_judged(tmp_path: Path) -> None:
     for age_s, counts in ((59, False), (61, True)):
         os.utime(path, ns=(_NOW, _NOW - age_s * 10**9))
         cache, entry = _only(tmp_path)
-        assert cache.check(entry).counts is counts
+        assert cache.check(entry).counts == counts
 
 
 def test_the_last_use_is_what_jax_notes(tmp_path: Path) -> None:
