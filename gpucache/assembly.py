@@ -4,7 +4,6 @@ The CLI and the library come through here. Owns no behaviour beyond choosing par
 is imported by its function: every program that uses the library waits for the rest.
 """
 
-import json
 import os
 import re
 import stat
@@ -138,7 +137,7 @@ def remembering(caches: "Sequence[Cache]", settings: Settings) -> Iterator[None]
     """Let the user's root remember which entries of caches were found sound, so that they are read once."""
     from gpucache.caches.stamps import Sound
 
-    memory = open_cache(settings).store.memos if settings.root else None
+    memory = _open_store(settings, shared=False).memos if settings.root else None
     for one in caches:
         one.sound = Sound(memory, one.location().root)
     try:
@@ -193,6 +192,8 @@ def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep the result of a probe for completions, below a root that exists and is writable."""
+    import json
+
     from gpucache.probe.remembered import FILE, load_last
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.root_folder import UNUSABLE, RootFolder

@@ -389,13 +389,13 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_271,
+    "caches": 17_280,
     "engine": 8_894,
     "native": 6_971,
-    "answers": 5_451,
-    "cli": 6_338,
-    "remote": 4_943,
-    "serve": 4_448,
+    "answers": 5_447,
+    "cli": 6_350,
+    "remote": 4_941,
+    "serve": 4_442,
     "store": 4_073,
     "backends": 3_779,
     "sources": 2_558,
@@ -416,7 +416,7 @@ LINES: Mapping[str, int] = {
     "triton": 350,
     "folders": 355,
     "include": 350,
-    "assembly": 320,
+    "assembly": 321,
     "keys": 300,
     "framing": 50,
     "errors": 250,

@@ -1,7 +1,6 @@
 """The results of inspect --why: whether a program would hit in our cache or another one, and if not why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
@@ -22,8 +21,7 @@ class ReplyState(StrEnum):
     UNKNOWN = "cannot-tell"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A cache that a program passes on its way to the compiler."""
 
     cache: str
@@ -43,8 +41,7 @@ class Build(NamedTuple):
     "program target variant consulted not_asked=unasked verdict detail differences key nearest written "
     "under_run directory elsewhere=verdict_elsewhere layers=caches"
 )
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Whether a program would be found, and if not why."""
 
     program: str
@@ -110,8 +107,7 @@ class Served(StrEnum):
     """It would serve an entry that was made from other inputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """Whether another system's cache would serve the request of --want."""
 
     cache: str

@@ -8,9 +8,7 @@ the first. Must not know any system.
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Location, Problem
 from gpucache.answers.lookup import Verdict
@@ -31,8 +29,7 @@ _TEXTS_COMPARED = 5000
 _NAMED, _SHORT = 4, 200
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """The weight of a difference in a field."""
 
     weight: int = 1
@@ -42,8 +39,7 @@ class Field:
     """The least similarity for the entry to be near at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near(Generic[N]):
+class Near(NamedTuple, Generic[N]):
     """The item that would be found, or the nearest one."""
 
     item: N
@@ -123,6 +119,8 @@ class TextsAlike:
     """The similarity of two texts; only a limited number of pairs are compared, as that takes time."""
 
     def __init__(self, least: float = 0.0) -> None:
+        from difflib import SequenceMatcher  # only a question needs it
+
         self._matcher = SequenceMatcher(autojunk=False)
         self._least = least
         self.begin()

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,11 +40,11 @@ LARGEST_BYTES = 1 << 30
 MOST_FILES = 20_000
 """The maximum number of files of one entry; the rest is ignored."""
 _PAUSE_S = 0.05
+_HELD_BYTES = 16 << 20
 _QUIET = getattr(os, "O_NOATIME", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The identity of a file, by which a change since the scan shows."""
 
     device: int
@@ -235,8 +235,7 @@ def _read(fd: int, count: int, offset: int) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(NamedTuple):
     """The files of one entry as a scan saw them."""
 
     root: Path
@@ -250,6 +249,8 @@ class Files:
     """Whether there were no more than ``MOST_FILES``, and all of its directories could be read."""
     detail: Any = None
     """The format's own value for an entry that is a part of its files, such as a row."""
+    held: dict[str, bytes] | None = None
+    """The content of files that were read, for an entry that is judged and moved: each is read once."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -289,12 +290,20 @@ class Files:
 
     def read(self, name: str, limit_bytes: int = LARGEST_BYTES) -> bytes:
         """Read a whole file; raises FormatError if it is too large, a link or not a file, and OSError."""
+        found = (self.held or {}).get(name)
+        if found is not None and len(found) <= limit_bytes:
+            return found
         *below, last = name.split("/")
         with self.open(*below) as folder:
-            return read(folder, last, limit_bytes)
+            data = read(folder, last, limit_bytes)
+        if self.held is not None:
+            self.held[name] = data
+        return data
 
     def part(self, name: str, offset: int, count: int) -> bytes:
         """At most so many bytes of a file from an offset on; raises FormatError, OSError."""
+        if self.held is not None and name in self.seen and self.seen[name].st_size <= _HELD_BYTES:
+            return self.read(name)[offset : offset + count]
         *below, last = name.split("/")
         with self.open(*below) as folder:
             return read_part(folder, last, offset, count)
@@ -304,7 +313,7 @@ class Files:
         with self.open() as folder:
             if HERE in self.seen:
                 return tree(folder, self.root, self.parts, self.key)
-            return replace(self, seen={name: folder.lstat(name) for name in self.seen})
+            return self._replace(seen={name: folder.lstat(name) for name in self.seen})
 
     def unchanged(self) -> bool:
         """Whether no file changed since the scan; raises OSError, FileNotFoundError if one is gone."""

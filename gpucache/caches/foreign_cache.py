@@ -189,7 +189,7 @@ class ForeignCache(Cache):
             return ()
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
-        item, made = self._item(entry), self._format
+        item, made = self._item(entry)._replace(held={}), self._format
         if made.moving.why_not:
             raise FormatError(made.moving.why_not)
         if item.key in self._bare:

@@ -236,7 +236,7 @@ class Format(Places):
         return CacheEntry(
             self.name,
             item.key,
-            str(item.path),
+            os.path.join(item.root, *item.parts, *(() if HERE in item.seen else item.names[:1])),  # noqa: PTH118 - faster
             item.size_bytes,
             item.written_ns,
             item.used_ns,

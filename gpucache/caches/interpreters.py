@@ -17,17 +17,19 @@ still fail, and one that is not found is in none of these. Source: ld.so(8) and 
 import mmap
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gpucache.errors import FormatError
 from gpucache.payload.elf import Library, read_library
 from gpucache.payload.reading import Reading
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _NAME = re.compile(r"python(\d+\.\d+)t?")
 _FOLDERS = (
@@ -146,7 +148,7 @@ def libraries() -> frozenset[str]:
     for place in prefixes:
         with suppress(OSError):
             found.update(one.name for one in (place / "lib").glob("lib*.so*"))
-    for one in distributions(path=[*sys.path, *sites]):
+    for one in _distributions(path=[*sys.path, *sites]):
         with suppress(OSError, ValueError):
             found.update(_LIBRARY.findall(one.read_text("RECORD") or ""))
     for site in sites:
@@ -155,12 +157,20 @@ def libraries() -> frozenset[str]:
     return frozenset(found)
 
 
-def _installed(name: str) -> Iterator[Distribution]:
-    yield from distributions(name=name, path=[*sys.path, *_site_packages()])
+def _installed(name: str) -> "Iterator[Distribution]":
+    return _distributions(name=name, path=[*sys.path, *_site_packages()])
+
+
+def _distributions(**wanted: Any) -> "Iterator[Distribution]":
+    from importlib.metadata import distributions  # with a parser of mails, which no scan needs
+
+    return iter(distributions(**wanted))
 
 
 @cache
 def _site_packages() -> tuple[str, ...]:
+    import shutil
+
     python = shutil.which("python3")
     prefixes = filter(None, (os.environ.get("VIRTUAL_ENV"), python and str(Path(python).parent.parent)))
     return tuple(dict.fromkeys(str(path) for prefix in prefixes for path in _below(Path(prefix))))

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from gpucache.answers.entries import FindingKind, Held, Location, Snapshot, entries
 from gpucache.answers.verify import Checked, Finding
@@ -41,8 +41,7 @@ _HEAD_BYTES = 4096
 _NO_ENTRIES = (".log", ".lock", "-shm")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Variables that belong together: they set the places of caches, and turn caching on there."""
 
     caches: tuple[str, ...]

@@ -19,6 +19,7 @@ from hashlib import sha1
 from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.caches import files
 from gpucache.caches.files import HERE, Files, tree
@@ -47,8 +48,7 @@ def is_copy(name: str) -> bool:
     return name[1:].lower().endswith(_COPY_ENDINGS) or (" " in name and _COPY.fullmatch(name) is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """A pattern of files that a stopped writer leaves, or of directories if it ends in a slash.
 
     Those younger than an hour may be in use, and are not reported.
@@ -282,8 +282,7 @@ class Role(Enum):
     """A directory in the place of one of the owner's files; that of an entry's file is part of the entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node below the root that is not an entry: its place, and its status, links not followed."""
 
     role: Role
@@ -292,8 +291,7 @@ class Node:
     error: OSError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     parts: tuple[re.Pattern[str], ...]
     """For each part the pattern of the path up to and including it."""
     folder: bool

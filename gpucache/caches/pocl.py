@@ -390,7 +390,7 @@ class Pocl(PoclPlaces, Format):
             named = LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
             yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if named else ())
         own = (HERE, *(name for role in _TRUSTED for name in roles[role]))
-        found = super().trust(replace(now, seen={name: now.seen[name] for name in own}))
+        found = super().trust(now._replace(seen={name: now.seen[name] for name in own}))
         yield from (one._replace(detail=printable(one.detail, None), paths=()) for one in found)
 
     def check(self, item: Files) -> Iterator[Problem]:

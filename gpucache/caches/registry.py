@@ -166,7 +166,7 @@ def _unknown(name: str) -> UsageError:
 
 def is_name(text: str) -> bool:
     """Whether a text is the name of a system, ours or third-party."""
-    return text in NAMES or bool(_of_others(text))
+    return text in NAMES or (":" not in text and bool(_of_others(text)))
 
 
 def _place(text: str, *, must_exist: bool) -> Path:

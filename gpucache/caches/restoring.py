@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -169,7 +168,7 @@ def _started(
                 return Restored(done=False, reason=f"the entry there is damaged and stays: {kept.reason}")
         moved = [name for name in names if name != made.index]
         for _ in range(_TRIES):
-            with suppress(FileNotFoundError), made.lock(replace(item, root=made.root)):
+            with suppress(FileNotFoundError), made.lock(item._replace(root=made.root)):
                 if made.publish(entry, lambda: _publish(below, made.root, moved)):
                     return Restored(done=True)
                 break

@@ -23,7 +23,6 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -334,7 +333,7 @@ class Sycl(SyclPlaces, Format):
 
     def trust(self, item: Files) -> Iterator[Problem]:
         seen = {name: one for name, one in item.seen.items() if not stat.S_ISLNK(one.st_mode)}
-        return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
+        return (one._replace(paths=()) for one in super().trust(item._replace(seen=seen)))
 
     def unsound(self, item: Files) -> Problem | None:
         stem, _ = self._served(item)
@@ -406,7 +405,7 @@ class Sycl(SyclPlaces, Format):
         size_bytes = sum(map(len, wanted.get("image", ())))
         refusal = ImageBounds.of(os.environ).refusal(size_bytes) if size_bytes > 16 else ""
         for one in super().answer(wanted) or ():
-            yield replace(one, verdict=Verdict.UNCACHEABLE, detail=refusal) if refusal else one
+            yield one._replace(verdict=Verdict.UNCACHEABLE, detail=refusal) if refusal else one
 
     def hinders(self, entry: CacheEntry) -> Problem | None:
         item = cast("Files", entry.handle)

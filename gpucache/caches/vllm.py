@@ -15,7 +15,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
@@ -56,7 +55,7 @@ class Vllm(Format, of="vllm"):
         left=[
             *(Left(rf"{one}/{_RANK}/model\.(?P<pid>\d+)\.tmp") for one in _MODELS),
             *(
-                replace(one, pattern=f"{place}/{one.pattern}")
+                one._replace(pattern=f"{place}/{one.pattern}")
                 for place, made in _PLACES
                 for one in made.layout.left
             ),
@@ -157,7 +156,7 @@ class Vllm(Format, of="vllm"):
                 location = self.location._replace(root=str(root))
                 parts = item.parts[at:]
                 key = made.layout.key_at((*parts, item.names[0]))
-                return made(location, self.now_ns), replace(item, root=root, parts=parts, key=key)
+                return made(location, self.now_ns), item._replace(root=root, parts=parts, key=key)
         return None
 
 

@@ -90,8 +90,6 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
-    from dataclasses import replace
-
     from gpucache.answers.why import answers
     from gpucache.assembly import open_stores
     from gpucache.backends.interface import Backends
@@ -113,7 +111,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     with suppress(OSError):
         folder = str(Path.cwd())
     found = [
-        replace(one, caches=replies(one, item, known, present_caches))
+        one._replace(caches=replies(one, item, known, present_caches))
         for one, item in zip(why(items, Backends(), stores, here.environment, folder), items, strict=True)
     ]
     hits = sum(one.hit for one in found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpucache.answers.transfer import Pulled
+    from gpucache.caches.interface import Cache
 
 
 @click.command(cls=VerbCommand)
@@ -72,10 +73,9 @@ def pull(
     from gpucache.answers.transfer import PullResult, PullSummary
     from gpucache.assembly import machine_of, remembering
     from gpucache.engine.machine import find_machine
-    from gpucache.remote.keeping import mark_of, note_use
+    from gpucache.remote.keeping import mark_of, note_use, without_rows
     from gpucache.remote.pull import pull as receive
     from gpucache.remote.signing import read_trusted
-    from gpucache.serve.row_cache import RowCache, without_rows
 
     with _forgiven() if best_effort else nullcontext():
         if folder is not None and given().root is not None:
@@ -90,11 +90,15 @@ def pull(
             require_store(url)
             store, remembered = open_store(url), remembering(opened.caches, opened.settings)
             with closing(store), given().progress() as bar, remembered:
-                rows = map(RowCache, opened.roots)  # after the entries that they answer with
+                caches: list[Cache] = [*opened.caches]
+                if opened.roots:
+                    from gpucache.serve.row_cache import RowCache
+
+                    caches += map(RowCache, opened.roots)  # after the entries that they answer with
                 outcomes = without_rows(
                     receive(
                         store,
-                        [*opened.caches, *rows],
+                        caches,
                         trusted=trusted,
                         machine=lambda backends: (
                             there or machine_of(find_machine(None, backends).devices, elsewhere=False)

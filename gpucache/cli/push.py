@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.caches.interface import OwnRoot
 from gpucache.caches.registry import ALL
 from gpucache.cli.caches import finish, open_everywhere, open_named, open_store, require_named, stopped
 from gpucache.cli.globals import given, global_options
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
     from gpucache.caches.interface import Cache
     from gpucache.engine.follow import Following
+    from gpucache.engine.selection import Selected
     from gpucache.remote.objects import Objects
     from gpucache.remote.push import Outcome
     from gpucache.remote.signing import SigningKey
@@ -115,10 +117,9 @@ def push(
     from gpucache.answers.console import display
     from gpucache.answers.transfer import PushResult, PushSummary
     from gpucache.assembly import remembering
-    from gpucache.remote.keeping import mark_of
+    from gpucache.remote.keeping import mark_of, without_rows
     from gpucache.remote.push import push as send
     from gpucache.remote.signing import read_trusted
-    from gpucache.serve.row_cache import beside, without_rows
 
     refuse_stores(cache)
     if follow and (what or dry_run):
@@ -134,14 +135,15 @@ def push(
         with closing(store), bars as bar, remembering(opened.caches, opened.settings):
             if not store.writes:
                 raise UsageError(f"{store.url} can only be read; push to the place it serves, or to its tag")
+            selected = [] if follow else opened.select(what, heads=False)
             sendable = follow or any(
                 next(iter(entries), None)
-                for one, entries in opened.select(what, heads=False)
+                for one, entries in selected
                 if not one.moving.why_not and (sources or not one.moving.sources)
             )
             chosen = opened.select(what) if bar.is_seen and not follow else ()
             total = sum(1 for _, entries in chosen for _ in entries) or None  # the bar says the time left
-            signing = _signing_key(store, key, file, makes=bool(sendable) and not dry_run)
+            signing = _signing_key(store, key, file, makes=sendable and not dry_run)
             how = partial(
                 send,
                 store=store,
@@ -155,7 +157,7 @@ def push(
                 found = open_everywhere() if ALL in cache else opened.caches
                 outcomes = _followed(how, [one for one in found if not one.moving.why_not])
             else:
-                outcomes = how(beside(opened.select(what, heads=False)))
+                outcomes = how(_with_rows(selected))
                 require_named(opened, cache, may_begin=True)
             for outcome in summary.of(without_rows(outcomes)):
                 if outcome.result in (PushResult.SENT, PushResult.PRESENT):
@@ -171,6 +173,15 @@ def push(
     lines = text.push(told, summary, whole=given().whole, added=FOLLOWED in os.environ)
     given().answer("push", told, summary, lines)
     finish(opened, code or summary.exit_code)
+
+
+def _with_rows(selected: "Selected") -> "Selected":
+    """Selected entries with the rows of our own, whose modules only roots need."""
+    if not any(isinstance(cache, OwnRoot) for cache, _ in selected):
+        return selected
+    from gpucache.serve.row_cache import beside
+
+    return beside(selected)
 
 
 def _pin(store: "Objects", name: str, marks: set[str]) -> int:

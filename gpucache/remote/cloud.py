@@ -359,13 +359,9 @@ def _has_credentials(scheme: str, environ: Mapping[str, str]) -> bool:
             environ.get(name, "").lower() == value if value else environ.get(name) for name, _, value in parts
         ):
             return True
-    return scheme == "gs" and _adc(environ).is_file()
-
-
-def _adc(environ: Mapping[str, str]) -> Path:
-    """The file that ``gcloud auth application-default login`` writes, where obstore looks for it."""
+    # The file of ``gcloud auth application-default login``, where obstore looks for it.
     place = environ.get("APPDATA") or Path(environ.get("HOME", "/nonexistent"), ".config")
-    return Path(place, "gcloud", "application_default_credentials.json")
+    return scheme == "gs" and Path(place, "gcloud", "application_default_credentials.json").is_file()
 
 
 def _aws_files(environ: Mapping[str, str]) -> dict[str, str]:

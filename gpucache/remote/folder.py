@@ -42,6 +42,8 @@ _FEW, _SLOW_S = 4, 0.002
 """How many files are read before it is known whether one takes long."""
 _LARGEST_REPLACED = 1 << 30
 _TOGETHER = 64
+_DEEPEST = 8
+"""How many directories deep objects are listed, more than any object of gpucache is."""
 _Steps = Generator[BinaryIO | bool]
 
 
@@ -243,7 +245,7 @@ def _files(folder: Folder, prefix: str, expected: int) -> Iterator[Listed]:
     for one in sorted(islice(folder.entries(), expected + MOST_OBJECTS + 1), key=lambda one: one.name):
         with suppress(FileNotFoundError):  # somebody removes it
             if one.is_dir(follow_symlinks=False):
-                if prefix or one.name != _TEMPORARY:
+                if (prefix or one.name != _TEMPORARY) and prefix.count("/") < _DEEPEST:
                     with folder.folder(one.name) as inner:
                         yield from _files(inner, f"{prefix}{one.name}/", expected)
             elif not one.name.startswith("."):

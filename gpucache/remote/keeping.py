@@ -7,11 +7,12 @@ remove its entries as well. Must not know records.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from gpucache.answers.transfer import Pulled, Pushed
 from gpucache.caches.registry import OWN
 from gpucache.errors import RemoteError
 from gpucache.remote.objects import Listed, Objects, is_removable, read_sized
@@ -20,9 +21,10 @@ PINS, _USES = "pins/", "uses/"
 ROWS = f"{OWN}-rows"
 """The system of rows, each a part of the entry of our own with whose key its key begins."""
 _DIGITS = 32
-_MOST_BYTES = 256 << 20
-"""The bytes of pins, and then of the newest uses, that are read."""
+_MOST_BYTES, _LARGEST = 256 << 20, 32 << 20
+"""The bytes of pins, and then of the newest uses, that are read: of all, and of one."""
 _KEPT_NS = 400 * 24 * 3600 * 10**9
+T = TypeVar("T")
 
 
 class Keeping(NamedTuple):
@@ -47,6 +49,11 @@ def mark_of(system: str, key: str) -> str:
     """The mark by which pins and uses name an entry; a row has its entry's mark."""
     system, key = (OWN, key[:64]) if system == ROWS else (system, key)
     return sha256(f"{system}\0{key}".encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+
+
+def without_rows(outcomes: Iterable[T]) -> Iterator[T]:
+    """The outcomes of entries; a row may be lost at any time, which costs a hit some milliseconds."""
+    return (one for one in outcomes if not isinstance(one, Pushed | Pulled) or one.entry.cache != ROWS)
 
 
 def pin(store: Objects, name: str, marks: Iterable[str]) -> None:
@@ -77,7 +84,7 @@ def read_keeping(store: Objects, known: Set[str]) -> Keeping:
     sizes, left = dict[str, int](), _MOST_BYTES
     for one in sorted(listed, key=lambda one: (one.name in uses, -one.written_ns)):
         left -= one.size_bytes
-        if left >= 0 and one.name not in outdated:
+        if left >= 0 and one.size_bytes <= _LARGEST and one.name not in outdated:
             sizes[one.name] = one.size_bytes
     pins, used_ns = dict[str, Set[str]](), dict[str, int]()
     for name, data in read_sized(store, sizes):

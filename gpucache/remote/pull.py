@@ -8,9 +8,7 @@ format of its cache first. Must not know the kind of store, or which systems the
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache as cached
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
 from gpucache.caches.interface import Cache
@@ -31,7 +29,6 @@ from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
-_Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 
 
 def pull(
@@ -75,10 +72,9 @@ def pull(
                 outcome = _outcome(outcome, of_cache(), PullResult.WOULD_PULL)
             done += 1
             yield outcome
-        whole_of = partial(whole, trusted=trusted)
         left = not dry_run and Path(cache.location().root).exists()  # of a pull that was killed
         fits = of_cache() if wanted else Machine()
-        for outcome in _restored(cache, store, wanted, fits, whole_of) if wanted or left else ():
+        for outcome in _restored(cache, store, wanted, fits, trusted) if wanted or left else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome
@@ -116,19 +112,19 @@ def _chosen(
 
 
 def _restored(
-    cache: Cache, store: Objects, wanted: Sequence[Signed], machine: Machine, whole_of: _Whole
+    cache: Cache, store: Objects, wanted: Sequence[Signed], machine: Machine, trusted: TrustedKeys
 ) -> Iterator[Pulled]:
-    waiting: deque[_Fetched] = deque()
+    waiting: deque[tuple[Signed, int]] = deque()
     damaged: deque[Pulled] = deque()
     pulled = set[str]()
-    for done in cache.restore(_entries(store, wanted, machine, whole_of, waiting, damaged)):
+    for done in cache.restore(_entries(store, wanted, machine, trusted, waiting, damaged)):
         yield from _drained(damaged)
         record, received = waiting.popleft()
         if done.done:
             pulled.add(record.record.key)
         yield _outcome(record, machine, _result(done), done.reason, received)
     yield from _drained(damaged)
-    for key, seen in cache.seen_now(pulled):
+    for key, seen in cache.seen_now(pulled) if pulled else ():
         cache.sound.note(key, seen)
 
 
@@ -140,20 +136,16 @@ def _result(done: Restored) -> PullResult:
     return PullResult.REFUSED
 
 
-class _Fetched(NamedTuple):
-    record: Signed
-    received_bytes: int
-
-
 def _entries(
     store: Objects,
     wanted: Sequence[Signed],
     machine: Machine,
-    whole_of: _Whole,
-    fetched: deque[_Fetched],
+    trusted: TrustedKeys,
+    fetched: deque[tuple[Signed, int]],
     damaged: deque[Pulled],
 ) -> Iterator[PortableEntry]:
-    """The entries of some records, fetched in batches; anything that is not an entry goes to ``damaged``."""
+    """The entries of some records, fetched in batches; anything that is not an entry goes to ``damaged``, the
+    bytes that were received for each other one to ``fetched``."""
     for batch, data in read_objects(store, wanted):
         seen: set[str] = set()
         for one in batch:
@@ -161,12 +153,12 @@ def _entries(
             received = sum(len(data.get(name) or b"") for name in names - seen)
             seen |= names
             try:
-                entry = whole_of(one, data)
+                entry = whole(one, data, trusted)
             except FormatError as error:
                 why = f"{error}; run 'gpucache verify {store.url} --repair', and push it again"
                 damaged.append(_outcome(one, machine, PullResult.DAMAGED, why))
                 continue
-            fetched.append(_Fetched(one, received))
+            fetched.append((one, received))
             yield entry
 
 
@@ -176,7 +168,8 @@ def _outcome(
     record: Record = one.record
     moved = Moved(record.system, record.key, record.program, record.target, record.size_bytes)
     differs = machine.differences(record) if result is PullResult.DIFFERS else ()
-    return Pulled(moved, result, reason, differs, machine.unknown(record), one.signer, received_bytes)
+    unknown = () if result is PullResult.PRESENT else machine.unknown(record)
+    return Pulled(moved, result, reason, differs, unknown, one.signer, received_bytes)
 
 
 def _drained(outcomes: deque[Pulled]) -> Iterator[Pulled]:

@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from tarfile import PAX_FORMAT, TarInfo
 from threading import Lock
 from typing import Annotated, Final, Literal, NamedTuple, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -56,7 +56,7 @@ _PACK_OBJECTS = 10_000
 _AT_ONCE = 4
 _GAP_BYTES = 256 << 10
 """Objects that are not further apart are requested together."""
-_MOST_PACKS = 10_000
+_MOST_PACKS, _MOST_BYTES = 10_000, 256 << 20
 _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 _INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
@@ -154,6 +154,8 @@ class _Pack(NamedTuple):
     blob: _Blob
     layers: tuple[_Blob, ...]
     config: _Config
+    read_bytes: int = 0
+    """The size of its manifest and its config, which may have more than objects."""
 
     @property
     def layers_size(self) -> int:
@@ -385,13 +387,15 @@ class RegistryObjects:
             named, known = self._copied | tags, self._packs or {}
             new = [pair for pair in named.items() if pair[0] not in known]
             read: list[_Pack] = []
-            objects = sum(len(pack.config.objects) for pack in known.values())
+            objects, size = sum(len(pack.config.objects) for pack in known.values()), 0
             for pack in in_parallel(lambda pair: self._read_pack(*pair), new):
                 if pack is not None:
                     read.append(pack)
-                    objects += len(pack.config.objects)
-                if objects > MOST_OBJECTS:
-                    raise RemoteError(f"{self.url} has more than {MOST_OBJECTS} objects; push elsewhere")
+                    objects, size = objects + len(pack.config.objects), size + pack.read_bytes
+                if objects > MOST_OBJECTS or size > _MOST_BYTES:
+                    raise RemoteError(
+                        f"{self.url} has over {MOST_OBJECTS} objects or 256 MiB about them; push elsewhere"
+                    )
             with self._lock:
                 packs = {tag: pack for tag, pack in known.items() if tag in named}
                 self._packs = packs = packs | {pack.tag: pack for pack in read}
@@ -477,7 +481,7 @@ class RegistryObjects:
             sizes = [one.size for one in layers[place.layer : place.layer + 1]]
             if not sizes or place.end > sizes[0] or place.head > place.size:
                 raise self._damaged(tag, f"{place.name} is outside of its layer")
-        return _Pack(tag, blob, layers, parsed)
+        return _Pack(tag, blob, layers, parsed, len(answer.data) + len(config))
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
         if span.start == 0 and span.end == span.layer.size:
@@ -590,7 +594,7 @@ class RegistryObjects:
             if self._client.ask("HEAD", f"blobs/{blob.digest}", (200, 404)).status == 200:
                 break
             begun = self._client.ask("POST", "blobs/uploads/", (202,), body=b"")
-            place = urljoin(begun.url, begun.headers.get("Location", ""))
+            place = self._client.address(begun.headers.get("Location", ""), begun.url)
             place += f"{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
             headers, accepted = {"Content-Type": "application/octet-stream"}, (200, 201, 202)
             refused = (400, 404, 416) if left else ()

@@ -81,10 +81,18 @@ class RegistryClient:
         found = _NEXT.search(reply.headers.get("Link", ""))
         if found is None:
             return None
-        url = urljoin(reply.url, str(found[1]))
+        url = self.address(str(found[1]), reply.url)
         if urlsplit(url).netloc != self._host:
             raise self.garbage("its list goes on at another host")
         return url
+
+    def address(self, text: str, base: str = "") -> str:
+        """The URL that a reply names, from that of the reply; raises RemoteError for none of HTTP."""
+        with suppress(ValueError):
+            url = urljoin(base, text)
+            if urlsplit(url).scheme in {"http", "https"}:
+                return url
+        raise self.garbage(f"the address {printable(text[:80])!r}")
 
     def garbage(self, told: str) -> RemoteError:
         """The error for a reply that no registry gives."""
@@ -118,7 +126,7 @@ class RegistryClient:
         if not challenge.lower().startswith("bearer"):
             return basic
         asked = oras.auth.utils.parse_auth_header(challenge)
-        realm = str(asked.realm or "")
+        realm = self.address(str(asked.realm or ""))
         if urlsplit(realm).scheme not in {"https", self._scheme}:
             raise self.garbage("it wants a password to be sent without TLS")
         query = {key: text for key in ("service", "scope") if (text := getattr(asked, key))}

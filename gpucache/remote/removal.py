@@ -26,7 +26,7 @@ _YOUNG_NS, _YOUNG_S = 50 * 60 * 10**9, 5 * 60
 _TURN_S = 30 * 60
 """How long a run may act on a mark; an hour later another run may take over."""
 _MOST_NAMES = 100_000
-_MOST_BYTES = 16 << 20
+_MOST_BYTES, _MOST_TOGETHER = 16 << 20, 128 << 20
 _TRIES = 10
 
 
@@ -43,6 +43,8 @@ def read_marks(store: Objects) -> dict[str, Mark]:
     listed = store.listed(FOLDER) if store.lists else ()
     found = {one.name: one for one in listed if is_removable(one.name)}
     sizes = {name: min(one.size_bytes, _MOST_BYTES) for name, one in found.items()}
+    if sum(sizes.values()) > _MOST_TOGETHER:
+        raise RemoteError(f"{store.url} has more than 128 MiB of marks for removal; remove some of {FOLDER}")
     return {
         name: Mark(found[name].written_ns, frozenset(filter(is_removable, data.decode("latin-1").split())))
         for name, data in read_sized(store, sizes)

@@ -118,12 +118,16 @@ def make_pair(path: Path) -> PublicKey:
 
     Nobody sees half of a file. Raises UsageError if one exists or cannot be written; then neither is left.
     """
-    public, secret = new_key(_name_of(path))
+    name = re.sub(r"[^A-Za-z0-9._@-]", "-", path.stem)[:100]
+    public, secret = new_key(name if _NAME.fullmatch(name) else "gpucache")
     both = secret.private_bytes_raw() + public.raw
     made: list[Path] = []
     partial = path.with_name(f".{path.name}-{os.urandom(16).hex()}")
     try:
-        for place, raw, mode in ((path, both, 0o600), (_public_file(path), public.raw, 0o644)):
+        for place, raw, mode in (
+            (path, both, 0o600),
+            (path.with_name(f"{path.name}.pub"), public.raw, 0o644),
+        ):
             with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(f"{public.name}:{b64encode(raw).decode()}\n".encode())
                 file.flush()
@@ -131,13 +135,13 @@ def make_pair(path: Path) -> PublicKey:
             os.link(partial, place)
             made.append(place)
             partial.unlink()
-    except FileExistsError as error:
-        _remove([partial, *made])
-        raise UsageError(
-            f"{error.filename2} exists; name another file, or add --public to print the key in {path}"
-        ) from None
     except OSError as error:
-        _remove([partial, *made])
+        for one in (partial, *made):
+            one.unlink(missing_ok=True)
+        if isinstance(error, FileExistsError):
+            raise UsageError(
+                f"{error.filename2} exists; name another file, or add --public to print the key in {path}"
+            ) from None
         raise os_errors.unwritable(path, error, "name another file") from None
     return public
 
@@ -182,7 +186,11 @@ def read_trusted(text: str, own: Path | None = None) -> TrustedKeys:
             try:
                 key = PublicKey(*_parsed(line))
             except ValueError:
-                raise UsageError(_not_public(word)) from None
+                shown = word.partition(":")[0][:80]  # a secret key that was put there is not printed
+                raise UsageError(
+                    f"GPUCACHE_TRUSTED_KEYS: {shown!r} is not a public key; give NAME:BASE64 or the .pub "
+                    "file that 'gpucache key FILE' wrote"
+                ) from None
             found[key.id] = key
     with suppress(UsageError):  # a push gives the reason
         if place := _named(own):
@@ -249,18 +257,6 @@ def _lines(word: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")] or [word]
 
 
-def _not_public(word: str) -> str:
-    shown = word.partition(":")[0][:80]  # a secret key that was put there is not printed
-    return (
-        f"GPUCACHE_TRUSTED_KEYS: {shown!r} is not a public key; give NAME:BASE64 or the .pub file that "
-        "'gpucache key FILE' wrote"
-    )
-
-
-def _public_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.pub")
-
-
 def _parsed(text: str, size_bytes: int = _KEY_BYTES) -> tuple[str, bytes]:
     """Name and bytes of a key's line; raises ValueError."""
     name, colon, digits = text.strip().partition(":")
@@ -270,19 +266,9 @@ def _parsed(text: str, size_bytes: int = _KEY_BYTES) -> tuple[str, bytes]:
     return name, raw
 
 
-def _name_of(path: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._@-]", "-", path.stem)[:100]
-    return name if _NAME.fullmatch(name) else "gpucache"
-
-
 def _secret_class() -> "type[Ed25519PrivateKey]":
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
         raise UsageError(_NEEDED) from None
     return Ed25519PrivateKey
-
-
-def _remove(made: list[Path]) -> None:
-    for path in made:
-        path.unlink(missing_ok=True)

@@ -8,11 +8,9 @@ fetches only rows of entries that are here. A row with a source stays. Must not 
 import hashlib
 import struct
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from typing import TypeVar
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.evict import Kept
-from gpucache.answers.transfer import Pulled, Pushed
 from gpucache.answers.verify import Checked
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.caches.portable import OWN_MODE, Moving, PortableEntry, PortableFile, Restored
@@ -22,7 +20,6 @@ from gpucache.model import CacheKey
 from gpucache.serve.index import merged, place_of, travelling
 from gpucache.store.records import Row, encode, references_of, rows_of
 
-T = TypeVar("T")
 NAME = "gpucache-rows"
 _DIGITS = 16
 _LARGEST = 1 << 20
@@ -113,11 +110,6 @@ def beside(selected: Selected) -> Selected:
         else:
             found.append((cache, entries))
     return found
-
-
-def without_rows(outcomes: Iterable[T]) -> Iterator[T]:
-    """The outcomes of entries; a row may be lost at any time, which costs a hit some milliseconds."""
-    return (one for one in outcomes if not isinstance(one, Pushed | Pulled) or one.entry.cache != NAME)
 
 
 def _noted(entries: Iterable[CacheEntry], keys: dict[str, None]) -> Iterator[CacheEntry]:

@@ -5,14 +5,17 @@ another, each a u32 length and as many bytes. Numbers inside fields are ASCII de
 program gave them. Each connection carries one request and one reply. Must not know the meaning of a request.
 """
 
-import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from gpucache.units import format_size
+
+if TYPE_CHECKING:
+    from socket import socket
 
 VERSION = 1
 FRAME_BYTES_CAP = 256 << 20
@@ -162,7 +165,7 @@ def _size(fields: Iterable[bytes]) -> int:
     return _HEAD.size + sum(_LENGTH.size + len(field) for field in fields)
 
 
-def receive(connection: socket.socket) -> Frame:
+def receive(connection: "socket") -> Frame:
     """Read one frame; raises WireError for anything else, and OSError where the connection fails.
 
     Memory is taken as bytes arrive and not as a length promises. Bytes after the frame stay unread.
@@ -173,7 +176,7 @@ def receive(connection: socket.socket) -> Frame:
     return _decode(_exactly(connection, size))
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: "socket", size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         part = connection.recv(min(size - len(data), _CHUNK))

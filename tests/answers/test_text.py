@@ -406,15 +406,15 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "inspect: processes": lambda: inspect.processes(
         [{"when_ns": 0, "command": f"app {'--option ' * 20}", "hits": 1}], NOW
     ),
-    "why: a miss": lambda: why.answers([replace(ANSWER, caches=BELOW, under_run=ANSWER.written)], NOW),
+    "why: a miss": lambda: why.answers([ANSWER._replace(caches=BELOW, under_run=ANSWER.written)], NOW),
     "why: a hit": lambda: why.answers(
-        [replace(ANSWER, found=HIT, caches=BELOW, not_asked=(("/x", "fix /x"),))], NOW
+        [ANSWER._replace(found=HIT, caches=BELOW, not_asked=(("/x", "fix /x"),))], NOW
     ),
     "why: a directory": lambda: why.answers(
-        [replace(ANSWER, directory="/run", elsewhere=MISS, written=())], NOW
+        [ANSWER._replace(directory="/run", elsewhere=MISS, written=())], NOW
     ),
     "why: not asked": lambda: why.answers(
-        [replace(ANSWER, consulted=(), elsewhere=HIT, not_asked=(("/x", "no"),))], NOW
+        [ANSWER._replace(consulted=(), elsewhere=HIT, not_asked=(("/x", "no"),))], NOW
     ),
     "why: two keys": lambda: [
         *why.comparison(KEYS[0], KEYS[1], ["an option is gone"]),

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,23 @@ def test_a_link_in_a_store_is_not_followed(tmp_path: Path, name: str) -> None:
     with pytest.raises(RemoteError, match=f"{name} is not a directory.*move that"):
         list(store.listed(f"{name}/"))
     assert [path.read_bytes() for path in elsewhere.iterdir()] == [b"precious"]
+
+
+def test_directories_in_directories_are_not_followed_without_end(tmp_path: Path) -> None:
+    """A listing has one open directory for each, and a call of Python's."""
+    store = open_objects(str(tmp_path))
+    list(store.create([("blobs/aa/a", b"1")]))
+    at = os.open(tmp_path / "blobs", os.O_RDONLY)
+    try:
+        for _ in range(1100):
+            os.mkdir("a", dir_fd=at)
+            inner = os.open("a", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = inner
+        assert [one.name for one in store.listed("")] == ["blobs/aa/a"]
+    finally:
+        os.close(at)
+        subprocess.run(["rm", "-r", tmp_path / "blobs"], check=True)  # too deep for Python's own removal
 
 
 @pytest.mark.parametrize(("shared", "modes"), [(False, {0o700, 0o600}), (True, {0o755, 0o644})])

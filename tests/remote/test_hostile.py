@@ -84,6 +84,30 @@ def _use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], Non
     return use
 
 
+@pytest.mark.parametrize("address", ["http://[x", "ftp://127.0.0.1/x", "http://127.0.0.1:99999999/x"])
+@pytest.mark.parametrize(
+    "field", ["Location: %s", 'Link: <%s>; rel="next"', 'WWW-Authenticate: Bearer realm="%s"']
+)
+def test_an_address_of_no_server_is_a_sentence(field: str, address: str) -> None:
+    """The place of an upload, the next page of a list or that of a token may be any text."""
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        asked = server.requests[-1]
+        status = 401 if field.startswith("WWW") else 202 if asked.startswith("POST") else 404
+        status = 200 if status == 404 and "tags/list" in asked else status
+        body = b"" if asked.startswith("HEAD") else b"{}"
+        named = (field % address).encode()
+        head = b"HTTP/1.1 %d Well\r\n%s\r\nContent-Length: %d\r\n\r\n" % (status, named, len(body))
+        client.sendall(head + body)
+
+    with (
+        scripted(answer) as server,
+        closing(open_objects(_URLS["registry"].format(server.port), _LIMITS)) as store,
+        pytest.raises(RemoteError),
+    ):
+        list(store.create([(ONE, b"1")]))
+
+
 @pytest.mark.parametrize("what", _HOSTILE)
 @pytest.mark.parametrize("kind", _URLS)
 def test_every_call_to_a_hostile_server_ends(use: Callable[[int], None], kind: str, what: str) -> None:

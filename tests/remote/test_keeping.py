@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import RemoteError
+from gpucache.remote import keeping
 from gpucache.remote.keeping import mark_of, note_use, pin, read_keeping
 from gpucache.remote.objects import open_objects
 from tests.benchmarks.large_cache import make_cache
@@ -124,3 +125,12 @@ def test_any_bytes_may_be_in_a_pin(tmp_path: Path, data: bytes) -> None:
 def test_rows_stay_with_their_entries() -> None:
     """They have no date of their own."""
     assert mark_of("gpucache-rows", f"{'ab' * 32}-row") == mark_of("gpucache", "ab" * 32)
+
+
+def test_a_pin_larger_than_any_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text could have many more words than a pin has entries."""
+    store, mark = open_objects(str(tmp_path / "store")), mark_of("cupy", "key")
+    pin(store, "small", [mark])
+    pin(store, "large", [mark, "x"])
+    monkeypatch.setattr(keeping, "_LARGEST", len(mark))
+    assert read_keeping(store, {mark}).pins.keys() == {"small"}

@@ -12,6 +12,7 @@ from gpucache.answers.transfer import Unsound
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.errors import RemoteError
 from gpucache.remote import push as pushing
+from gpucache.remote import removal
 from gpucache.remote.catalogue import Catalogue, lacking, read_catalogue, read_index, write_catalogue
 from gpucache.remote.contents import Contents, stored_caches
 from gpucache.remote.objects import NO_FILES
@@ -54,6 +55,16 @@ def test_nothing_is_removed_in_a_place_that_no_push_has_signed(fleet: Fleet) -> 
     with pytest.raises(RemoteError, match=SIGN):
         mark(fleet.store, [ONE])
     assert _names(fleet) == {ONE}
+
+
+def test_marks_are_bounded_in_bytes(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write to a store could else fill the memory of each reader, with links to one file."""
+    _marked(fleet, ONE)
+    _marked(fleet, TWO)
+    assert marked(read_marks(fleet.store)) == {ONE, TWO}
+    monkeypatch.setattr(removal, "_MOST_TOGETHER", len(ONE) + len(TWO) - 1)
+    with pytest.raises(RemoteError, match=f"remove some of {FOLDER}"):
+        read_catalogue(fleet.store, fleet.trusted)
 
 
 def test_a_marked_object_goes_with_a_run_an_hour_later(fleet: Fleet) -> None:

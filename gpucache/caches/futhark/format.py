@@ -34,7 +34,6 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -347,7 +346,7 @@ class Futhark(FutharkPlaces, Format):
                 "Futhark compares only the first eight bytes of the key, so it takes this file, which was "
                 f"made from another {self.unstored}; remove it"
             )
-            yield replace(found, verdict=Served.FALSE_HIT, detail=detail) if same else found
+            yield found._replace(verdict=Served.FALSE_HIT, detail=detail) if same else found
 
     def shows_left(self, start: bytes) -> bool:
         return start.startswith(MAGIC) or MAGIC.startswith(start)

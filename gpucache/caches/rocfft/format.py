@@ -13,7 +13,6 @@ colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -204,7 +203,7 @@ class Rocfft(RocfftPlaces, Format):
             empty = found.verdict is Verdict.NEVER_BUILT
             problems = (one for _, one in self._problems() if one.kind and one.kind.wrong) if empty else ()
             wrong = next(iter(problems), None)
-            yield replace(found, verdict=Verdict.CORRUPT, detail=wrong.detail) if wrong else found
+            yield found._replace(verdict=Verdict.CORRUPT, detail=wrong.detail) if wrong else found
 
     def asked(self, wanted: Wanted) -> Mapping[str, str]:
         """The fields as a row has them; rocFFT looks up an architecture up to the first colon."""
