@@ -163,15 +163,17 @@ def question_of(row: Row) -> tuple[bytes, ...]:
 
 
 def travelling(row: Row) -> Row | None:
-    """A row for another machine, with no stamp believed; None with a source, or without an entry."""
-    fields = Cursor(row.record, _SUM.size)
-    title, note, stamps = (fields.take() for _ in range(3))
-    begin = fields.at
-    sizes = [[fields.take() for _ in range(4)][2] for _ in range(fields.number())]
-    if b"0" not in sizes or not references_of(row):
-        return None
-    body = _framed([title, note, bytes(len(stamps))]) + row.record[begin:]
-    return row._replace(record=_SUM.pack(_digest(body)) + body)
+    """A row for another machine, with no stamp believed; None with a source, without an entry, or if it does
+    not read."""
+    with suppress(struct.error, ValueError):
+        fields = Cursor(row.record, _SUM.size)
+        title, note, stamps = (fields.take() for _ in range(3))
+        begin = fields.at
+        sizes = [[fields.take() for _ in range(4)][2] for _ in range(fields.number())]
+        if b"0" in sizes and references_of(row):
+            body = _framed([title, note, bytes(len(stamps))]) + row.record[begin:]
+            return row._replace(record=_SUM.pack(_digest(body)) + body)
+    return None
 
 
 def _question(record: bytes) -> bytes:
