@@ -136,7 +136,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     # A bundle has the form of a root in a file.
     "library.bundle": frozenset({"leaves", "library", "store"}),
-    "serve": 4_444SERVE,
+    "serve": _SERVE,
     # A layer is a root that is written wherever a command names it.
     "serve.exported_layer": _SERVE | {"store"},
     # To push and pull rows are entries.
