@@ -43,7 +43,7 @@ struct seen {
     uint64_t field;
     char library[PATH_MAX];
     int beside; /* whether its directory is the one that it was found in, where the loader looks for others */
-    uint64_t count;
+    uint64_t count, known; /* the places, and the end of those that are known */
     struct identity {
         dev_t device;
         ino_t inode;
@@ -136,11 +136,12 @@ static int is_same_file(struct seen *seen, struct wire_bytes number, const struc
     uint64_t place;
     if (!number.size) return 1;
     if (!number_in(number, &place) || place > seen->count) return 0;
-    for (uint64_t i = 0; i <= seen->count; i++) {
+    for (uint64_t i = 0; i < seen->known; i++) {
         struct identity *other = &seen->at[i];
         int same = other->known && other->device == status->st_dev && other->inode == status->st_ino;
         if (other->known && same != (i == place)) return 0;
     }
+    if (seen->known <= place) seen->known = place + 1;
     seen->at[place] = (struct identity){status->st_dev, status->st_ino, 1};
     return 1;
 }
@@ -149,7 +150,7 @@ static int is_same_file(struct seen *seen, struct wire_bytes number, const struc
 
 /* Of a large library only blocks are read that are spread evenly; of all else everything. */
 static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
-    unsigned char *buffer = malloc(CHUNK);
+    unsigned char *buffer = malloc(size < CHUNK ? (size_t)size + 1 : CHUNK);
     int whole = buffer != NULL;
     *sum = 0;
     if (spread && size > CHUNK) {

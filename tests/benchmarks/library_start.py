@@ -65,6 +65,10 @@ compile_program(source, target="sm_90")
     "cuda.core's file cache": "compiled(FileStreamProgramCache(sys.argv[1]))\n",
     "cuda.core without a cache": "compiled()\n",
 }
+_PROGRAM_CACHE = """
+from gpucache.cuda import ProgramCache
+compiled(ProgramCache())
+"""
 _HIT = "from gpucache.opencl import build_program\n"
 _CUDA_HIT = "from gpucache.cuda import compile_program\n"
 _LOAD = """
@@ -110,6 +114,9 @@ def _cuda(place: Path, effort: Effort) -> Iterator[Comparison]:
         return
     sides = {name: _child(CUDA + text, place / "cuda") for name, text in _CUDA_STARTS.items()}
     yield compare(title, sides, effort.rounds)
+    behind = {"cuda.core with ProgramCache": _child(CUDA + _PROGRAM_CACHE), **sides}
+    del behind["compile_program"]
+    yield compare("The same with our cache behind cuda.core", behind, effort.rounds)
     imported = {"import gpucache.cuda": _step(CUDA, "__import__('gpucache.cuda')")}
     yield compare("An import after cuda.core's", imported, effort.rounds)
     asked = "from cuda.bindings import nvrtc\n"

@@ -26,6 +26,7 @@ source = open(sys.argv[1]).read()
 cl.link_program(context, [cl.Program(context, source).compile()]).all_kernels()
 """
 _FFT = CHECKOUT / "gpucache/examples/fft.cl"
+_LIST = "import pyopencl as cl\n[one.get_devices() for one in cl.get_platforms()]\n"
 _LINK_ROUNDS = 3
 """A link from its parts takes ten seconds."""
 _COMPILE = "compiled({})\n"
@@ -52,6 +53,13 @@ def run(effort: Effort) -> Iterator[Comparison]:
         if absent := missing(OPENCL):
             yield Comparison(titles[0], (), {"PyOpenCL on Intel's runtime": absent})
         else:
+            listing = _python(_LIST)
+            below = process([*_GPUCACHE, "run", "--", *listing], GPUCACHE_DIR=str(place / "none"))
+            sides = {
+                "gpucache run": below,
+                "the command alone": process(listing),
+            }
+            yield compare("A program that lists OpenCL devices, an empty root", sides, effort.rounds)
             own = {
                 "PyOpenCL's own cache": process(
                     _python(OPENCL + _BUILD.format("sys.argv[1]"), place / "peer")
