@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,14 +145,6 @@ def _torn(data: bytes, chance: random.Random) -> bytes:
     return data[:size] + bytes(len(data) - size) * chance.randrange(2)
 
 
-@pytest.fixture(name="disk")
-def _disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], _Disk]]:
-    root = tmp_path / "root"
-    root.mkdir(0o700)
-    with monkeypatch.context() as patch:
-        yield lambda: _Disk(root, patch)
-
-
 def _wrong(store: DirectoryStore, kept: int) -> list[str]:
     """What a cache after a power cut has wrong, of which so many entries were synced."""
     wrong = []
@@ -172,13 +164,13 @@ def _wrong(store: DirectoryStore, kept: int) -> list[str]:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_what_survives_a_power_cut_is_right(
-    disk: Callable[[], _Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, together: bool
-) -> None:
+def test_what_survives_a_power_cut_is_right(tmp_path: Path, *, together: bool) -> None:
     """Entries that are synced one by one or together, with rows and a memo: each is right, damaged or gone,
     and from its sync on it is there."""
-    with monkeypatch.context():
-        made = disk()
+    root, place = tmp_path / "root", tmp_path / "after"
+    root.mkdir(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        made = _Disk(root, patch)
         store = DirectoryStore(made.root, writable=True)
         kept = dict[int, int]()
         for number, (entry, row) in enumerate(zip(_ENTRIES, _ROWS, strict=True)):
@@ -189,8 +181,7 @@ def test_what_survives_a_power_cut_is_right(
         store.remember(*_MEMO)
         store.sync_all()
         kept[len(made.steps)] = len(_ENTRIES)
-    monkeypatch.undo()
-    chance, place = random.Random(11), tmp_path / "after"
+    chance = random.Random(11)
     for trial in range(trials(100, 10_000)):
         moment = len(made.steps) if trial % 4 == 0 else chance.randrange(len(made.steps) + 1)
         made.after(moment, chance, place)
