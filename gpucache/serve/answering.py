@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from gpucache.answers.lookup import Hit
@@ -188,14 +189,18 @@ class Rows:
         stores: Stores,
         since_ns: int = sys.maxsize,
         confirmed: Callable[[bytes], bool] = lambda _: True,
+        together: int = 1,
     ) -> None:
         """Rows go into the target of ``stores``. Compilers are known as they were at ``since_ns``.
 
-        A row is kept only if its conditions, as a record has them, are ``confirmed``.
+        A row is kept only if its conditions, as a record has them, are ``confirmed``. So many are written
+        ``together``: see ``flush``.
         """
         self._stores = stores
         self._since_ns = since_ns
         self._confirmed = confirmed
+        self._together = together
+        self._waiting: list[Row] = []
 
     def keep(
         self,
@@ -233,12 +238,22 @@ class Rows:
         return self.put(row_of(replace(whole, keeps_source=late)))
 
     def put(self, row: Row) -> str:
-        """Add a row to the file of its question; returns why that is not possible."""
-        store = self._stores.target
-        if store is None:
+        """Add a row to those of its question; returns why that is not possible."""
+        if self._stores.target is None:
             return "nothing can be written to the cache"
-        kept = store.rows.keep(place_of(row), lambda before: merged([row], before))
+        self._waiting.append(row)
+        kept = len(self._waiting) < self._together or self.flush()
         return "" if kept else "it is larger than a row may be"
+
+    def flush(self) -> bool:
+        """Write the rows that wait for others; returns whether all could be kept."""
+        waiting, self._waiting = self._waiting, []
+        new = dict[str, list[Row]]()
+        for row in reversed(waiting):
+            new.setdefault(place_of(row), []).append(row)
+        store = self._stores.target if new else None
+        chosen = ((place, partial(merged, rows)) for place, rows in new.items())
+        return store is None or store.rows.keep_all(chosen) == new.keys()
 
     def is_due(self, kind: Kind, question: Question) -> bool:
         """Whether to write the row of a question that hit by key; not on the day after a failure."""
@@ -256,6 +271,7 @@ class Rows:
 
     def asked(self, place: str) -> Question | None:
         """The question of a row in any root, without the fields of its process; None if the row is gone."""
+        self.flush()
         for store in self._stores.on_disk():
             for row in store.rows.of(place):
                 return question_of(row)

@@ -34,6 +34,8 @@ from gpucache.serve.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 if TYPE_CHECKING:
     from gpucache.serve.kept_sources import KeptSources
 
+_TOGETHER = 16
+"""How many rows are written together: without one that a killed server did not write, a hit takes longer."""
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 
 
@@ -126,6 +128,7 @@ class Session(ABC, Generic[A]):
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if misses and self.stores.target is not None:
+            self.rows.flush()
             self.stores.target.sync_all()
         if hits + misses:
             note_process(self.stores, hits, misses, sum(one.saved_ns for one in self._done))
@@ -189,7 +192,7 @@ class Session(ABC, Generic[A]):
             return Reply(Kind.PASS, (self._begin(one),))
         self.say(hit_line(one.outcome, hits[0]))
         return Reply(
-            Kind.HIT, (self._begin(one), *given[1:]), one.view, then=lambda: self.keep_row(one, hits)
+            Kind.HIT, (self._begin(one), *given[1:]), one.view, then=lambda: self._keep_row_now(one, hits)
         )
 
     def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
@@ -294,6 +297,11 @@ class Session(ABC, Generic[A]):
         if self.stores.keeps:
             self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
 
+    def _keep_row_now(self, one: Build[A], hits: Sequence[Hit]) -> None:
+        """The same for a build that is asked for again, as others that wait may be."""
+        self.keep_row(one, hits)
+        self.rows.flush()
+
     def keep_found(self, one: Build[A]) -> None:
         """Write the row of a build that was just stored; reading the entry back is not a use."""
         stores = self.stores._replace(read_only=True)
@@ -322,7 +330,7 @@ class Session(ABC, Generic[A]):
 
     @cached_property
     def rows(self) -> Rows:
-        return Rows(self.stores, self._since_ns)
+        return Rows(self.stores, self._since_ns, together=_TOGETHER)
 
     def _begin(self, one: Build[A]) -> bytes:
         """The token of a build with more to come, or of a hit; empty for any other, which is then done."""

@@ -21,7 +21,7 @@ Must not know more of a row than the entries that it refers to.
 
 import struct
 import zlib
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -68,6 +68,9 @@ class Row(NamedTuple):
         """The hex digits of a question, or the name of a memo."""
         name = self.record[_SUM.size : _DATA].decode("ascii", "replace")
         return name if self.is_memo else f"{self.of_question:016x}"
+
+
+Choose = Callable[[list[Row]], list[Row]]
 
 
 def rows_of(data: bytes) -> list[Row] | None:
@@ -145,8 +148,7 @@ class Records(BoundedFolder):
 
     def of(self, name: str, *, use: bool = False) -> list[Row]:
         """The records of a name; the ``use`` of a file is recorded."""
-        found = rows_of(self.get(name, use=use) or b"") or []
-        return [row for row in (*found, *self._small()) if row.name == name]
+        return [*self._own(name, use=use), *(row for row in self._small() if row.name == name)]
 
     def each(self) -> Iterator[Row]:
         """All rows."""
@@ -154,31 +156,45 @@ class Records(BoundedFolder):
             yield from rows_of(data) or ()
         yield from (row for row in self._small() if not row.is_memo)
 
-    def keep(self, name: str, choose: Callable[[list[Row]], list[Row]]) -> bool:
-        """Replace the records of a name by what is chosen of them, while no other process does so.
+    def keep(self, name: str, choose: Choose) -> bool:
+        """Replace the records of a name by what is chosen of them; returns whether any are kept."""
+        return name in self.keep_all([(name, choose)])
 
-        Returns whether any are kept: of those that do not fit the last go.
+    def keep_all(self, chosen: Iterable[tuple[str, Choose]]) -> set[str]:
+        """Replace the records of several names, the latest first, while no other process does so.
+
+        Returns the names of which any are kept: of records that do not fit the last go.
         """
+        kept = dict[str, bool]()
         with (
             suppress(*UNUSABLE),
             self._root.make(*layout.LOCKS) as folder,
             lock.single_flight(folder, layout.ROWS_LOCK, _WAIT_S) as alone,
         ):
-            rows, small = choose(self.of(name)), self._small()
-            others = [row for row in small if row.name != name]
-            old = [row for row in (*rows, *others) if row.is_memo][_SMALL_MEMOS:]
-            new = [row for row in (*rows, *others) if row not in old]
-            fits = alone and (new == small or self._put_small(new))
-            if fits:
+            before = dict[str, list[Row]]()
+            for row in self._small():
+                before.setdefault(row.name, []).append(row)
+            together, apart, small = dict[str, bool](), dict[str, list[Row]](), before.copy()
+            for name, choose in chosen:
+                rows = choose([*self._own(name), *small.pop(name, ())])
+                count = sum(map(len, (rows, *small.values())))
+                if not alone or count > FILE_ROWS or any(len(row.record) >= SMALL_BYTES for row in rows):
+                    apart[name] = rows
+                    continue
+                together[name] = bool(rows)
+                small = {name: rows, **small}
+                memos = [one for one, each in small.items() if each and each[0].is_memo]
+                apart |= {one: small.pop(one) for one in memos[_SMALL_MEMOS:]}
+            data = encode([row for each in small.values() for row in each])
+            if alone and (small == before or self._shared.put(layout.RECORDS_NAME, data)):
+                kept = together
+            for name in kept:
                 self.remove(name)
-            elif alone and others != small:
-                self._put_small(others)
-            for row in old if fits else ():
-                self.put(row.name, encode([row]))
-            while rows and not fits and not self.put(name, encode(rows)):
-                rows.pop()
-            return bool(rows)
-        return False
+            for name, rows in apart.items():
+                while rows and not self.put(name, encode(rows)):
+                    rows.pop()
+                kept[name] = bool(rows)
+        return {name for name, are in kept.items() if are}
 
     def forget(self, keys: Container[str]) -> None:
         """Drop the rows that refer to any of these entries, which were removed."""
@@ -188,15 +204,15 @@ class Records(BoundedFolder):
                 return row.is_memo or not any(one.hex in keys for one in references_of(row))
             return False
 
-        for name in {row.name for row in self.each() if not stays(row)}:
-            self.keep(name, lambda rows: [*filter(stays, rows)])
+        names = {row.name for row in self.each() if not stays(row)}
+        self.keep_all((name, lambda rows: [*filter(stays, rows)]) for name in sorted(names))
+
+    def _own(self, name: str, *, use: bool = False) -> list[Row]:
+        found = rows_of(self.get(name, use=use) or b"") or ()
+        return [row for row in found if row.name == name]
 
     def _small(self) -> list[Row]:
         return rows_of(self._shared.get(layout.RECORDS_NAME) or b"") or []
-
-    def _put_small(self, rows: Sequence[Row]) -> bool:
-        fits = len(rows) <= FILE_ROWS and all(len(row.record) < SMALL_BYTES for row in rows)
-        return fits and self._shared.put(layout.RECORDS_NAME, encode(rows))
 
 
 def rows(root: RootFolder) -> Records:

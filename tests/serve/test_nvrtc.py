@@ -350,6 +350,10 @@ class _Program:
         self._version, self._library = ".".join(map(str, nvrtc.version())), str(library)
 
     def ask(self, *, source: bytes = _SHOW, name: str = "show.cu") -> tuple[Kind, tuple[bytes, ...]]:
+        reply = self.serving.handlers[Kind.COMPILE](self.request(source=source, name=name))
+        return reply.kind, reply.fields
+
+    def request(self, *, source: bytes = _SHOW, name: str = "show.cu") -> Fields:
         texts = (self._version, self._library, name)
         headers = [part for header, text in self._headers for part in (header.encode(), text)]
         options = [option.encode() for option in self._options]
@@ -361,9 +365,7 @@ class _Program:
             *(text.encode() for text in texts),
             source,
         ]
-        request = Fields((*fields, counts[0], *headers, counts[1], *options, b"0"))
-        reply = self.serving.handlers[Kind.COMPILE](request)
-        return reply.kind, reply.fields
+        return Fields((*fields, counts[0], *headers, counts[1], *options, b"0"))
 
     def compile(self) -> bytes:
         request = request_as_asked(
@@ -419,6 +421,31 @@ def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
     artifacts = (b"2", b"cubin", cubin, b"ptx", _PTX)
     kind, (_, *answer) = again.ask()
     assert (kind, answer) == (Kind.HIT, [b"said\xff\0twice", *artifacts, b"0"])
+
+
+@pytest.mark.usefixtures("installed")
+def test_rows_are_written_together_and_at_a_hit(program: _Program, tmp_path: Path) -> None:
+    """So a command of many builds writes their file seldom; its end writes the last ones."""
+    cubin, rows = program.compile(), DirectoryStore(tmp_path / "root", writable=False).rows
+
+    def keep(numbers: range) -> None:
+        for number in numbers:
+            program.told(program.ask(source=_SHOW + b"// %d\n" % number)[1][0], cubin)()
+
+    def count() -> int:
+        return sum(True for _ in rows.each())
+
+    keep(range(15))
+    assert count() == 0
+    keep(range(15, 17))
+    assert count() == 16
+    found = program.serving.handlers[Kind.COMPILE](program.request(source=_SHOW + b"// 16\n"))
+    assert found.kind is Kind.HIT and found.then is not None
+    found.then()
+    assert count() == 17
+    keep(range(17, 19))
+    program.serving.finish()
+    assert count() == 19
 
 
 @pytest.mark.usefixtures("installed")

@@ -1,7 +1,9 @@
 """Rows and memos beside the entries: small ones in one file, others in their own."""
 
+import operator
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,16 @@ def test_a_large_row_and_one_too_many_have_their_own_files(store: DirectoryStore
         assert _keep(store, _row(number))
     assert _own(store) == [_row(number).name for number in (0, FILE_ROWS + 1, FILE_ROWS + 2)]
     assert all(store.rows.of(_row(number).name) for number in range(FILE_ROWS + 3))
+
+
+def test_rows_of_many_questions_are_replaced_at_once(store: DirectoryStore) -> None:
+    """Those that no longer fit have their own files; a question without rows is gone."""
+    assert _keep(store, _row(0))
+    many = [_row(number) for number in range(1, FILE_ROWS + 3)]
+    chosen = [(row.name, partial(operator.add, [row])) for row in many]
+    assert store.rows.keep_all([(_row(0).name, lambda _: []), *chosen]) == {row.name for row in many}
+    assert _own(store) == [row.name for row in many[FILE_ROWS:]]
+    assert [store.rows.of(row.name) for row in (_row(0), *many)] == [[], *([row] for row in many)]
 
 
 def test_a_row_with_its_own_file_moves_to_the_small_ones(store: DirectoryStore) -> None:
