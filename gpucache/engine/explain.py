@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,10 +66,10 @@ class Record:
     def _last(self) -> Mapping[str, Event]:
         return {event.key: event for event in self.events}
 
-    @cached_property
-    def builds(self) -> list[Event]:
+    @property
+    def builds(self) -> Iterator[Event]:
         """Builds of this program under any name; not of other programs with a kernel of its name."""
-        return [event for event in self.events if event.what in MADE and self.is_kin(event)]
+        return (event for event in self.events if event.what in MADE and self.is_kin(event))
 
     def is_kin(self, event: Event) -> bool:
         """Whether an event is of this program, and not of another with a kernel of its name."""
@@ -94,6 +95,8 @@ class _Candidate(NamedTuple):
     event: Event
     same_device: bool | None = None
     """Whether it was built for the requested device; None before its head is read."""
+    older: list[Event] | None = None
+    """Builds with the same bound but for their age, the newest last."""
 
 
 def explain(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
@@ -199,7 +202,7 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     name = prepared.request.program.name
-    if any(record.builds for record in records):
+    if _was_built(records):
         return None
     for record in records:
         removed, root = record.store.history.removed(name), record.store.root
@@ -262,15 +265,20 @@ def _nearest(stores: Stores, records: Sequence[Record], prepared: Prepared) -> M
 def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
     """A sentence saying that this was never built, if the nearest entry has a different program or target."""
     program, target = prepared.request.program.name, str(prepared.request.target)
-    builds = [event for record in records for event in record.builds]
-    if not builds:
+    if not _was_built(records):
         never = f"nothing was ever built as {program} in {_asked(stores)}"
         return f"{never}, but {found.event.program} has a kernel of the same name"
-    if not found.same_device and all(event.target != target for event in builds):
+    if not found.same_device and not any(
+        event.target == target for record in records for event in record.builds
+    ):
         other = any(item.label == "language" for item in found.differences)
         of = f" (another program of that name was built for {found.event.target})"
         return f"{program} was never built for {target}{of if other else f', but for {found.event.target}'}"
     return None
+
+
+def _was_built(records: Sequence[Record]) -> bool:
+    return any(True for record in records for _ in record.builds)
 
 
 def _origin(event: Event, prepared: Prepared) -> str:
@@ -282,7 +290,7 @@ def _origin(event: Event, prepared: Prepared) -> str:
 def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> Miss:
     name = prepared.request.program.name
     roots = _asked(stores)
-    if any(record.builds for record in records):
+    if _was_built(records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
     samples = [(store, store.sample(_SAMPLED)) for store in stores.on_disk()]
     unrecorded = next((told for store, sample in samples if (told := _unrecorded(store, sample, name))), None)
@@ -374,16 +382,21 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     a closer one, and its detail the rank itself. So of hundreds of entries only a few are opened.
     """
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
-    pending, details = list(_candidates(records, prepared)), 0
-    wanted = _known(prepared) if len(pending) > 1 else None  # one alone needs no bound
+    numbers, details = count(), 0
+    pending = [(least, next(numbers), each) for least, each in _candidates(records, prepared)]
+    alone = len(pending) == 1 and not pending[0][2].older
+    wanted = None if alone else _known(prepared)  # one alone needs no bound
     heapq.heapify(pending)
     while pending and details < _DETAILS_READ:
-        least, number, candidate = heapq.heappop(pending)
+        least, _, candidate = heapq.heappop(pending)
         if found is not None and least >= found[0]:
             break  # no later one can be nearer
+        if candidate.older:
+            older = candidate._replace(event=candidate.older.pop())
+            heapq.heappush(pending, ((*least[:3], -older.event.when_ns), next(numbers), older))
         if candidate.same_device is None:
             if (closer := _by_head(candidate, prepared, wanted)) is not None:
-                heapq.heappush(pending, (closer[0], number, closer[1]))
+                heapq.heappush(pending, (closer[0], next(numbers), closer[1]))
             continue
         details += 1
         detail = candidate.record.store.detail(CacheKey(candidate.event.key))
@@ -402,16 +415,25 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     return Nearest(candidate.event, not rank[1], differing)
 
 
-def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, int, _Candidate]]:
-    """Every recorded build with a lower bound of its rank, from its event alone, and with a number."""
-    options, numbers = prepared.compilation.inputs.options, count()
-    lightest = cache(lambda before: 0 if before is None else least_options_weight(before, options))
+def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, _Candidate]]:
+    """The newest of the recorded builds whose events give one bound of the rank but for their age.
+
+    Each has its bound, and the older builds.
+    """
+    options = prepared.compilation.inputs.options
     for record in records:
         latest = {event.key: event for event in record.events if event.what in MADE and event.key}
-        for event in list(latest.values())[-_HEADS_READ:]:
+        alike: dict[tuple[object, ...], list[Event]] = {}
+        for event in [*latest.values()][-_HEADS_READ:]:
+            bound = event.program, event.source == record.identity.mark, not event.source, event.options
+            alike.setdefault(bound, []).append(event)
+        for older in alike.values():
+            older.sort(key=attrgetter("when_ns"))  # a key may have been built twice
+            event = older.pop()
+            lightest = 0 if event.options is None else least_options_weight(event.options, options)
             edited = _EDITED if _edited(record, event) else 0
-            least = (not record.is_kin(event), False, lightest(event.options) + edited, -event.when_ns)
-            yield least, next(numbers), _Candidate(record, event)
+            found = _Candidate(record, event, older=older)
+            yield (not record.is_kin(event), False, lightest + edited, -event.when_ns), found
 
 
 def _by_head(

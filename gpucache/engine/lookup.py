@@ -166,7 +166,7 @@ def changed_headers(stores: Stores, prepared: Prepared) -> str | None:
     files = sorted(names or (path for path in moved if not path.endswith("/")))
     if files:
         return f"the header{'s' * (len(files) > 1)} {format_list(files)} changed"
-    place = root.resolve()
+    place = root.resolve() if moved else root
     folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
     if folders:
         return f"the directory {folders[0]} changed"

@@ -10,7 +10,7 @@ here raises OSError. Must not know its readers.
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import chain, islice
@@ -77,12 +77,11 @@ class History:
 
     def events(self, *programs: str) -> list[Event]:
         """The events of some programs, one program after the other, each in its order."""
-        events: list[Event] = []
+        events, shared = list[Event](), list(map(_by_program, (self._old, self._first)))
         for program in programs:
-            lines, name = list[bytes](), b'{"program":%s' % json.dumps(program).encode("ascii")
-            for each in (self._old, self._first, self._log(program)):
-                with suppress(*UNUSABLE):
-                    lines += each.by_beginning(_AFTER_NAME).get(name, ())
+            name = b'{"program":%s' % json.dumps(program).encode("ascii")
+            logs = (*shared, _by_program(self._log(program)))
+            lines = [line for lines in logs for line in lines.get(name, ())]
             events += [event for event in map(_event, lines[-EVENT_CAP:]) if event is not None]
         self._led |= {(event.program, event.why) for event in events if event.what == "named"}
         self._read.update(programs)
@@ -173,6 +172,13 @@ class History:
             for name in going:
                 with suppress(OSError):
                     programs.unlink(name)
+
+
+def _by_program(log: BoundedLog) -> Mapping[bytes, Sequence[bytes]]:
+    """The lines of a log by the text before their second field."""
+    with suppress(*UNUSABLE):
+        return log.by_beginning(_AFTER_NAME)
+    return {}
 
 
 def _line(program: str, event: Event) -> Record:
