@@ -6,7 +6,7 @@ variables, which is a third of what a whole hit may take.
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -46,9 +46,19 @@ def environment() -> Mapping[str, str]:
 _derived: tuple[Mapping[str, str], dict[object, object]] = ({}, {})
 
 
+class Given(dict[str, str]):
+    """The variables of another process, which stay as they are."""
+
+    def __init__(self, variables: Iterable[tuple[str, str]]) -> None:
+        super().__init__(variables)
+        self.derived: dict[object, object] = {}
+
+
 def derived(environ: Mapping[str, str]) -> dict[object, object]:
-    """A dictionary for values derived from a mapping of ``environment``, empty for each new one."""
+    """Values derived from a mapping of ``environment`` or from ``Given``; of any other empty each time."""
     global _derived
+    if isinstance(environ, Given):
+        return environ.derived
     if environ is not _last[1] and all(environ is not marked for _, marked in _marked.values()):
         return {}
     if _derived[0] is not environ:

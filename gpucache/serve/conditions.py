@@ -217,7 +217,7 @@ class Conditions:
         """
         real = os.path.realpath(library) if library else ""
         folder = os.path.dirname(files[0]) if files else ""
-        known = bool(files) and real == os.path.realpath(files[0])
+        known = bool(files) and (library == files[0] or real == os.path.realpath(files[0]))
         beside = known and os.path.dirname(real) == os.path.realpath(folder)
         if real:
             kind, value, stamp = self._recognised(real, is_library=True)

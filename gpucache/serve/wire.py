@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gpucache.host.environment import Given
 from gpucache.units import format_size
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Fields:
 def variables(data: bytes) -> Mapping[str, str]:
     """The variables of a program, each ended by NUL; the first of a name counts, as it does for getenv."""
     lines = reversed(data.decode("utf-8", "surrogateescape").split("\0"))
-    return {name: value for name, _, value in (line.partition("=") for line in lines if "=" in line)}
+    return Given((name, value) for name, _, value in (line.partition("=") for line in lines if "=" in line))
 
 
 def number(value: int) -> bytes:

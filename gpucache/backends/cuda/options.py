@@ -185,6 +185,9 @@ def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
     return found.replace("compute_", "sm_") if any(one.startswith("sm_") for one in named) else found
 
 
+_ANY = Program("", Language.CUDA_CPP, b"")
+
+
 class _Read(NamedTuple):
     """A program's options in order: as the key has them, as written, and the ones that name paths."""
 
@@ -218,7 +221,9 @@ def _any(form: str, options: Sequence[str]) -> bool:
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """Plan how a request will be compiled; raises OptionError for options that must be refused."""
     if request.asked is not None:
-        return _plan_as_asked(request, request.asked, toolchain, environ)
+        asked = request.asked._replace(headers=tuple((name, b"") for name, _ in request.asked.headers))
+        alike = request._replace(program=_ANY, name_expressions=(), asked=asked)
+        return _plan_as_asked(alike, asked, toolchain, reaching(environ))
     folders, linked = request.include_dirs, request.artifact_kind is ArtifactKind.LTOIR
     planned = _planned(request.options, folders, request.cwd, linked, toolchain, reaching(environ))
     if planned.holds_paths or planned.lists_files:
@@ -268,10 +273,11 @@ def _planned(
     )
 
 
+@lru_cache(maxsize=64)
 def _plan_as_asked(
-    request: BuildRequest, asked: AsAsked, toolchain: Toolchain, environ: Mapping[str, str]
+    request: BuildRequest, asked: AsAsked, toolchain: Toolchain, environment: tuple[tuple[str, str], ...]
 ) -> Compilation:
-    """Plan how a request of a program that calls NVRTC itself is compiled; raises OptionError."""
+    """Plan how requests of programs that call NVRTC themselves are compiled; raises OptionError."""
     found = _read(trimmed(split(request.options)), _as_asked)
     options = found.options
     spelled = (*found.dirs, *request.include_dirs)  # as the program spells them, like ``__FILE__``
@@ -292,7 +298,7 @@ def _plan_as_asked(
         inputs=KeyInputs(
             options=tuple(options),
             toolchain=toolchain,
-            environment=reaching(environ),
+            environment=environment,
             locations=spelled,
             file_name=asked.file_name,
             folder=request.cwd if tells_folder else "",
