@@ -8,8 +8,7 @@ import click
 
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import AGE, SIZE, Count, EntryName, TargetName, field, flag, valued
-from gpucache.cli.stores import StoreName
+from gpucache.cli.parameters import AGE, SIZE, Count, EntryName, StoreName, TargetName, field, flag, valued
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
 from gpucache.engine.selection import no_store

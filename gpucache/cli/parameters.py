@@ -149,6 +149,13 @@ class Name(click.ParamType[str]):
         return found or [CompletionItem(incomplete, type=kind) for kind in self.paths]
 
 
+class StoreName(Name):
+    """The URL or the directory of a store."""
+
+    name = "url"
+    paths = ("dir",)
+
+
 class PathName(click.Path):
     """A path. An empty one is refused, as a name is: it would mean the current directory."""
 

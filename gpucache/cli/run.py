@@ -11,9 +11,8 @@ import click
 
 from gpucache.cli.globals import given, global_options, keep, leave
 from gpucache.cli.group import COMMAND_LINES
-from gpucache.cli.parameters import PathName, flag, require_writable, valued
+from gpucache.cli.parameters import PathName, StoreName, flag, require_writable, valued
 from gpucache.cli.running import Follower, Running, joined
-from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.cli.usage import VerbCommand
 from gpucache.errors import GpucacheError, UsageError

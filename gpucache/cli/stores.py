@@ -9,7 +9,7 @@ import click
 from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
 from gpucache.cli.caches import cache_option, is_store, open_named, timeout_option
 from gpucache.cli.globals import given, in_folder
-from gpucache.cli.parameters import Name
+from gpucache.cli.parameters import StoreName
 from gpucache.engine.selection import Opened
 from gpucache.errors import UsageError
 
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class StoreName(Name):
-    """The URL or the directory of a store."""
-
-    name = "url"
-    paths = ("dir",)
 
 
 def store_options(function: F) -> F:

@@ -18,13 +18,13 @@ from gpucache.cli.parameters import (
     Named,
     Number,
     PathName,
+    StoreName,
     checks_option,
     flag,
     read_programs,
     source_options,
     valued,
 )
-from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
 

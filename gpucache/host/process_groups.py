@@ -17,7 +17,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -160,6 +159,8 @@ class CommandRun:
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> CommandRun:
     """Run a command to its end; raises CommandError if it cannot be started."""
+    import tempfile  # of which the server of a command needs nothing
+
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
         with ExitStack() as ends:
