@@ -12,6 +12,7 @@ these objects and the names of files' objects. Must not know caches.
 
 import os
 import re
+import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -296,10 +297,11 @@ def write_catalogue(store: Objects, records: Iterable[Signed], key: SigningKey |
 def catalogues_of(records: Iterable[Signed], key: SigningKey | None) -> dict[str, bytes]:
     """The catalogues of some records, by their names."""
     records = list(records)
-    groups: Iterable[bytes] = _groups(records)
+    lines = sorted(one.line for one in records)
+    groups = map(b"".join, batches(lines, sys.maxsize, len, MOST_BYTES // 2))
     ours = [one for one in records if key and one.signer == key.public.id]
     if key and ours and all(one.is_believed(TrustedKeys({key.public.id: key.public})) for one in ours):
-        groups = (_sealed(data, key) for data in groups)
+        groups = map(partial(_sealed, key), groups)
     return {f"{FOLDER}{sha256(data).hexdigest()}-{os.urandom(8).hex()}": data for data in groups}
 
 
@@ -350,21 +352,7 @@ def _write_index(store: Objects, key: SigningKey | None) -> None:
     store.remove(one.name for one in there[:-_LAST] if one.written_ns < newest_ns - _HOUR_NS)
 
 
-def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
-    """The lines of records in a fixed order, as pieces of bounded size."""
-    group: list[bytes] = []
-    size = 0
-    for line in sorted(one.line for one in records):
-        size += len(line)
-        if size > MOST_BYTES // 2:
-            yield b"".join(group)
-            group, size = [], len(line)
-        group.append(line)
-    if group:
-        yield b"".join(group)
-
-
-def _sealed(data: bytes, key: SigningKey) -> bytes:
+def _sealed(key: SigningKey, data: bytes) -> bytes:
     """The lines with a seal; the key's own lines among them must be sound."""
     seal = _Seal(key.public.id, key.sign(_SEALED_AS + sha256(data).digest()))
     return data + msgspec.json.encode(seal) + b"\n"

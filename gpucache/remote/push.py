@@ -189,7 +189,8 @@ class _Sending:
             self._outcomes.append(Pushed(moved, PushResult.REFUSED, why))
             return
         seen = cache.seen(entry)
-        if one := self._known(entry, cache.sound.digest(entry.key, seen)):
+        digest = cache.sound.digest(entry.key, seen) or ""
+        if one := self._believed_at(entry.key if entry.cache == OWN else digest, digest):
             moved = moved._replace(program=one.record.program, target=one.record.target)
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
@@ -204,7 +205,7 @@ class _Sending:
             return
         cache.sound.note(entry.key, seen, record.digest)
         moved = Moved(entry.cache, entry.key, record.program, record.target, record.size_bytes)
-        if self._is_there(record):
+        if self._believed_at(_place(record), record.digest):
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
         made = signed(record, self._key)
@@ -233,12 +234,11 @@ class _Sending:
             self.done.append(sent)
         yield from new.items()
 
-    def _known(self, entry: CacheEntry, digest: str | None) -> Signed | None:
-        """The record of an entry that is there, as far as that can be said without reading the entry."""
-        own = entry.cache == OWN
-        there = self._there.get(entry.key if own else digest or "", ())
-        fitting = (one for one in there if self.believes(one) and (one.signer == self._signer or not own))
-        return next(fitting, None)
+    def _believed_at(self, place: str, digest: str) -> Signed | None:
+        """The record that the store has of an entry, and that this machine would write or believes."""
+        there = self._there.get(place, ())
+        mine = (one for one in there if one.record.digest == digest or one.signer == self._signer)
+        return next((one for one in mine if one.is_believed(self._believed)), None)
 
     def _lay_out(self, made: Signed, packed: PortableEntry, new: Container[str]) -> None:
         """Note the paths that an entry's files have in their owner's cache."""
@@ -305,16 +305,6 @@ class _Sending:
 
     def outcome(self, sent: _Sent, result: PushResult, sent_bytes: int) -> Pushed:
         return Pushed(sent.entry, result, sent_bytes=sent_bytes, tells=sent.tells)
-
-    def _is_there(self, record: Record) -> bool:
-        """Whether the store has a record of this entry that this machine would write or believes."""
-        return any(
-            (one.record.digest == record.digest or one.signer == self._signer) and self.believes(one)
-            for one in self._there.get(_place(record), ())
-        )
-
-    def believes(self, one: Signed) -> bool:
-        return one.is_believed(self._believed)
 
 
 def _place(record: Record) -> str:

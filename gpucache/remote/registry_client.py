@@ -126,9 +126,10 @@ class RegistryClient:
         if not challenge.lower().startswith("bearer"):
             return basic
         asked = oras.auth.utils.parse_auth_header(challenge)
-        realm = self.address(str(asked.realm or ""))
-        if urlsplit(realm).scheme not in {"https", self._scheme}:
+        realm = str(asked.realm or "")
+        if realm.partition(":")[0].lower() not in {"https", self._scheme}:
             raise self.garbage("it wants a password to be sent without TLS")
+        realm = self.address(realm)
         query = {key: text for key in ("service", "scope") if (text := getattr(asked, key))}
         url = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
         reply = self._sent(Request(url, MOST_JSON_BYTES), basic)
