@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -57,7 +57,7 @@ _UNUSED_NS = 30 * _DAY_NS
 
 
 class Member(NamedTuple):
-    """A file of a root, by its place below it."""
+    """A file of a root, by its place below it; that of an entry is the one that it has among many."""
 
     place: tuple[str, ...]
     name: str
@@ -198,6 +198,13 @@ def chosen(
     return found
 
 
+def _opened(top: Folder, member: Member) -> AbstractContextManager[tuple[int, os.stat_result]]:
+    if member.is_entry:
+        with suppress(FileNotFoundError):
+            return open_trusted(top, *layout.BASE, member.name)
+    return open_trusted(top, *member.place, member.name)
+
+
 def _keys(entries: Iterable[Member]) -> set[bytes]:
     return {bytes.fromhex(one.name.removesuffix(layout.ENTRY_SUFFIX)) for one in entries}
 
@@ -225,7 +232,7 @@ def write(
             try:
                 with (
                     root.open() as top,
-                    open_trusted(top, *member.place, member.name) as (fd, _),
+                    _opened(top, member) as (fd, _),
                     open(fd, "rb", closefd=False) as file,
                 ):
                     lines = file if member.name.endswith(layout.HISTORY_SUFFIX) else ()
@@ -394,7 +401,8 @@ class RootFile:
         self._identity = None if file is None else _identity(os.fstat(file.fileno()))
         try:
             for member, data in members(file) if file is not None else ():
-                if not os.path.lexists(self.root.path / member.path):
+                among_few = self.root.path.joinpath(*layout.BASE, member.name)
+                if not os.path.lexists(self.root.path / member.path) and not os.path.lexists(among_few):
                     # So old that each use from now on is recorded, and seen when the file is written.
                     used_ns = min(member.used_ns, time.time_ns() - 2 * RECENCY_NS)
                     with self.root.make(*member.place) as folder:
@@ -413,7 +421,8 @@ class RootFile:
         for place in places:
             with suppress(*UNUSABLE), self.root.open(*place) as folder:
                 for one in folder.entries():
-                    status, member = one.stat(follow_symlinks=False), Member(place, one.name, 0)
+                    own = (*layout.ENTRIES, one.name[:2]) if layout.is_entry(one.name) else place
+                    status, member = one.stat(follow_symlinks=False), Member(own, one.name, 0)
                     if _is_in_root(member, status.st_size) and one.name != layout.LOG_NAME:
                         day = status.st_mtime_ns // _DAY_NS if member.is_entry else 0
                         found[member.path] = one.inode(), day

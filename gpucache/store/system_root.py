@@ -30,6 +30,7 @@ def refused_root(path: Path) -> RefusedRoot | None:
             for name in layout.ENTRIES:
                 at = at / name
                 folder = stack.enter_context(folder.folder(name))
+                _read_one(folder)
             group = next(
                 (found.name for found in folder.entries() if found.is_dir(follow_symlinks=False)), ""
             )
