@@ -350,7 +350,7 @@ static int open_references(const struct index *index, struct wire_reply *record,
     struct wire_bytes field;
     if (!next_number(record, &count) || count > REFERENCES_CAP) return -1;
     for (; (uint64_t)opened < count; opened++) {
-        struct reference one;
+        struct reference one = {.is_key = 0};
         if (!next_number(record, &places[opened]) || !wire_next(record, &field) || field.size != REFERENCE) break;
         memcpy(one.key, field.at, sizeof one.key);
         memcpy(one.sum, (const char *)field.at + sizeof one.key, sizeof one.sum);
