@@ -190,6 +190,8 @@ def opaque_hit(namespace: str, key: str, compilers: Sequence[str]) -> bytes | No
         return None
     head, payload = found
     compile_ns = head.partition(b'"compile_ns":')[2].partition(b",")[0]
+    if not compile_ns.isdigit() or len(compile_ns) > 19:
+        return None
     _count(digits, int(compile_ns), lambda: _target_and_name(head))
     return payload
 

@@ -86,6 +86,8 @@ def _rows(data: bytes) -> Iterator[Row]:
         raise ValueError("no rows")
     for at in range(count):
         of_source, of_question, begin, length = _ROW.unpack_from(data, _HEADER.size + at * _ROW.size)
+        if (size := size - length) < 0:
+            raise ValueError("rows share records")  # which a small file can have of any size together
         record = data[begin : begin + length]
         if len(record) == length and record[: _SUM.size] == _sum(record[_SUM.size :]):
             yield Row(of_source, of_question, record)

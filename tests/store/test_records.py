@@ -101,6 +101,16 @@ def test_a_damaged_record_harms_no_other(store: DirectoryStore) -> None:
     assert [len(store.rows.of(_row(number).name)) for number in range(3)] == [1, 0, 1]
 
 
+def test_rows_that_share_a_record_are_refused() -> None:
+    """Rows together are never larger than their file, so a small file takes little memory."""
+    front, row = struct.Struct("<8sIIQ8x"), struct.Struct("<QQQQ")
+    magic, version, _, _ = front.unpack_from(encode([_row(1)]))
+    record = _row(1, bytes(200)).record
+    place = front.size + 2 * row.size
+    rows = row.pack(1, 1, place, len(record)) + row.pack(2, 2, place, len(record))
+    assert rows_of(front.pack(magic, version, 2, place + len(record)) + rows + record) is None
+
+
 def test_rows_and_memos_leave_each_other_alone(store: DirectoryStore) -> None:
     """A memo is no row, though its name may begin with the digits of a question."""
     _keep(store, _row(1))
