@@ -100,6 +100,7 @@ static void take_apart(char *head, struct seen *seen) {
     at = cut[4].end = text(cut[4].at = literal(at, end, ",\"place\":"), end, NULL);
     at = cut[5].end = text(cut[5].at = literal(at, end, ",\"program\":"), end, NULL);
     if (!literal(at, end, ",\"target\":") || seen->head > sizeof made || cut[3].end - cut[3].at != 64 + 2) return;
+    if (cut[0].end - cut[0].at + cut[1].end - cut[1].at < 4) return; /* its parts would be longer than the head */
     at = head;
     for (int i = 0; i < 6; at = cut[i++].end) {
         if (i > 2 && memchr(cut[i].at, '\\', (size_t)(cut[i].end - cut[i].at))) return;

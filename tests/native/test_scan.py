@@ -32,6 +32,17 @@ def test_changed_entries_are_read_within_their_bytes(scan_program: Path, tmp_pat
     assert 1000 < apart < 3000 and 500 < plain < 1500, said.stderr
 
 
+def test_parts_of_a_head_take_no_more_room_than_the_head(scan_program: Path, tmp_path: Path) -> None:
+    """A head of the largest size whose numbers have one digit, which have as much room as those of others."""
+    detail = EntryDetail((KeyField("number", "1"),))
+    head = EntryHead("", "cuda:compute_90a", "ptx", 0, 0, digest(_PTX), "cuda-c++")
+    empty = Entry(cache_key(detail.key_fields), head, detail, _PTX)
+    missing = 4096 - HEADER.unpack_from(encode(empty))[2]
+    name = entry_name(empty.key)
+    (tmp_path / name).write_bytes(encode(empty._replace(head=head._replace(program="p" * missing))))
+    subprocess.run([scan_program, name], cwd=tmp_path, capture_output=True, check=True)
+
+
 def _changed(chance: random.Random, data: bytes) -> bytes:
     """Some bytes with one of them changed, with their end cut off, or as they are."""
     at = chance.randrange(len(data))

@@ -171,6 +171,7 @@ _UNUSUAL: list[dict[str, Any]] = [
     {"options": ()},
     {"options": ("-DA", "", "]")},
     {"compile_ns": 0},
+    {"compile_ns": 0, "created_ns": 0},
     {"created_ns": (1 << 63) - 1},
     {"created_ns": 1 << 63},
     {"located": True, "has_log": True, "checks": "sync", "variant": "v"},
