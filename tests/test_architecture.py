@@ -396,7 +396,7 @@ LINES: Mapping[str, int] = {
     "cli": 6_349,
     "remote": 4_920,
     "serve": 4_469,
-    "store": 4_159,
+    "store": 4_161,
     "backends": 3_785,
     "sources": 2_558,
     "payload": 1_897,

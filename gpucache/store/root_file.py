@@ -171,9 +171,11 @@ def chosen(
     """
     from gpucache.store.scan import by_head, scan
 
+    # By name, as one may be both among few and among many.
+    sound = {one.name: one for one in scan(root, by_head) if one.head is not None}
     heads = {
-        Member((*layout.ENTRIES, one.name[:2]), one.name, one.identity.mtime_ns): one.head
-        for one in scan(root, by_head)
+        Member((*layout.ENTRIES, name[:2]), name, one.identity.mtime_ns): one.head
+        for name, one in sound.items()
         if one.head is not None
     }
     entries = sorted(choose(heads))
