@@ -54,7 +54,7 @@ def refused_root(path: Path) -> RefusedRoot | None:
 
 def _read_one(folder: Folder) -> None:
     for found in folder.entries():
-        if found.name.endswith(layout.ENTRY_SUFFIX):
+        if layout.is_entry(found.name):  # in v1 another process may be writing one
             with open_trusted(folder, found.name):
                 return
 
