@@ -521,6 +521,19 @@ print(json.dumps([*counts, len(cache), cache.get(b"a")]))
     assert _compiled(_run(root, _job(compiling=False))) == [0]
 
 
+def test_cuda_core_forgets_all_at_once(root: Path) -> None:
+    """The rows of a root are read once, not once for each entry."""
+    script = """
+from gpucache.store.records import Records
+forgotten, forget = [], Records.forget
+Records.forget = lambda self, keys: (forgotten.append(len(keys)), forget(self, keys))
+cache["a"] = cache["b"] = b"code"
+cache.clear()
+print(json.dumps(forgotten))
+"""
+    assert _program_cache(root, script) == [2]
+
+
 def test_what_cuda_core_forgets_is_gone_in_both_places(root: Path) -> None:
     """An entry that an older gpucache has made once more, among many, goes too."""
     script = """

@@ -63,17 +63,15 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         found = [one for one in self._own() if one.key == wanted]
         if target is None or not found:
             raise KeyError(key)
-        for scanned in found:  # an older gpucache may have made another
-            target.remove(scanned, "deleted by its program")
+        list(target.remove_together(found, "deleted by its program"))  # two, if an older gpucache made one
 
     def __len__(self) -> int:
         return sum(1 for _ in self._own())
 
     def clear(self) -> None:
         """Remove every entry of this namespace."""
-        for scanned in self._own():
-            if self._stores.target is not None:
-                self._stores.target.remove(scanned, "cleared by its program")
+        if self._stores.target is not None:
+            list(self._stores.target.remove_together(self._own(), "cleared by its program"))
 
     def _own(self) -> "Iterator[ScannedEntry]":
         from gpucache.errors import CacheUnusableError
