@@ -492,6 +492,21 @@ def test_no_changed_byte_of_an_entry_is_served_by_its_key(root: Path) -> None:
     assert library.entry(place, bytes(32), writes=False) == ()
 
 
+@pytest.mark.skipif(rows.library() is None, reason="the C library is not built")
+def test_a_hit_without_memory_is_not_for_c_to_answer(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Python reads an entry, no exception reaches the program."""
+    library = rows.library()
+    assert library is not None
+    assert _program_cache(root, "cache[b'a'] = b'code'; print(len(cache))") == 1
+    (entry,) = root.rglob("*.gpc")
+
+    def fail(at: int, size: int) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr("ctypes.string_at", fail)
+    assert library.entry(os.fsencode(root), bytes.fromhex(entry.stem), writes=False) == ()
+
+
 def test_cuda_core_is_not_served_a_damaged_entry(root: Path) -> None:
     """A flipped byte is a miss for cuda.core, which compiles and stores a sound entry in its place."""
     assert _program_cache(root, "compiled(); print(len(cache))") == 1

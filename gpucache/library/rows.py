@@ -108,23 +108,27 @@ class Library:
             return None
         return self._taken(reply)
 
-    def _taken(self, reply: _Reply) -> Row:
+    def _taken(self, reply: _Reply) -> Row | None:
+        """The fields of a reply; None if there is no memory for them."""
         try:
             body = ctypes.string_at(reply.body + reply.next, reply.size - reply.next)
             note = ctypes.string_at(reply.note.at, reply.note.size) if reply.note.at else b""
+            fields, at = [], 0
+            while at < len(body):
+                end = at + 4 + int.from_bytes(body[at : at + 4], "little")
+                fields.append(body[at + 4 : end])
+                at = end
+        except MemoryError:
+            return None
         finally:
             self._done(reply)
-        fields, at = [], 0
-        while at < len(body):
-            end = at + 4 + int.from_bytes(body[at : at + 4], "little")
-            fields.append(body[at + 4 : end])
-            at = end
         return Row(tuple(fields), note)
 
     def entry(self, roots: bytes, key: bytes, *, writes: bool) -> tuple[bytes, ...]:
         """Head and payload of the entry of a key in the first root that has one; empty if it is not sound."""
         reply = _Reply()
-        return self._taken(reply).fields if self._library.gpucache_entry(roots, writes, key, reply) else ()
+        row = self._taken(reply) if self._library.gpucache_entry(roots, writes, key, reply) else None
+        return row.fields if row is not None else ()
 
     def builds(self, names: Sequence[str]) -> list[str]:
         """The build id of each library of a compiler by the beginning of its name, empty if it is not there.
