@@ -484,8 +484,6 @@ EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t
 }
 
 static void take_over(cl_icd_dispatch *table) {
-    table->clCreateContext = create_context;
-    table->clCreateContextFromType = create_context_from_type;
     table->clGetContextInfo = get_context_info;
     table->clGetCommandQueueInfo = get_command_queue_info;
     table->clCreateBuffer = create_buffer;
@@ -513,7 +511,8 @@ static void take_over(cl_icd_dispatch *table) {
 }
 
 /* A process may have several loaders, each with its own table. All tables lead to the same functions, which
-   call the first loader: it finds the driver by the handle, whichever loader that came from. */
+   call the first loader: it finds the driver by the handle, whichever loader that came from. Contexts of the others
+   are their own to make, as the first may not have their platforms. */
 EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
                             const cl_icd_dispatch **table_ret) {
     enum { FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };
@@ -530,6 +529,10 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         begin_builds();
         wire_begin();
         wire_note("loaded");
+        if (wire_asks()) {
+            tables[0].clCreateContext = create_context;
+            tables[0].clCreateContextFromType = create_context_from_type;
+        }
     }
     if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;

@@ -326,3 +326,26 @@ def test_a_layer_that_is_named_twice_serves_once(run: Run, layer: Path) -> None:
         twice = f"{layer}:{layer}"
         assert run("exit", peer, OPENCL_LAYERS=twice) == run("exit", peer, OPENCL_LAYERS=twice)
     assert keeper.served == [False, False, True, True]
+
+
+_CONTEXTS_OF_TWO_LOADERS = """
+import ctypes, sys
+Function = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 6)
+layer, asked, functions, tables = ctypes.CDLL(sys.argv[1]), [], [], []
+for number in range(2):
+    functions.append(Function(lambda *_, number=number: asked.append(number)))
+    below = (ctypes.c_void_p * 200)(*[ctypes.cast(functions[-1], ctypes.c_void_p).value] * 200)
+    count, table = ctypes.c_uint(), ctypes.POINTER(ctypes.c_void_p)()
+    assert layer.clInitLayer(len(below), below, ctypes.byref(count), ctypes.byref(table)) == 0
+    tables.append(table)
+for table in reversed(tables):
+    for place in (4, 5):  # clCreateContext and clCreateContextFromType
+        Function(table[place])(*[None] * 6)
+print(asked)
+"""
+
+
+def test_each_loader_of_a_process_makes_its_own_contexts(layer: Path, tmp_path: Path) -> None:
+    """Another may not have its platforms, and without a platform it would take one of its own."""
+    environ = {**os.environ, "GPUCACHE_RUN_SOCKET": str(tmp_path / "nobody")}
+    assert _output([sys.executable, "-c", _CONTEXTS_OF_TWO_LOADERS, str(layer)], environ) == "[1, 1, 0, 0]\n"
