@@ -30,7 +30,7 @@ from gpucache.serve.index import (
 )
 from gpucache.serve.wire import Fields, Kind
 from gpucache.sources import Memos
-from gpucache.store.records import Row, encode
+from gpucache.store.records import Row, encode, references_of
 
 _DAY_S = 24 * 60 * 60
 Question = tuple[bytes, ...]
@@ -249,11 +249,16 @@ class Rows:
         """Write the rows that wait for others; returns whether all could be kept."""
         waiting, self._waiting = self._waiting, []
         new = dict[str, list[Row]]()
-        for row in reversed(waiting):
+        for row in filter(self._has_entries, reversed(waiting)):
             new.setdefault(place_of(row), []).append(row)
         store = self._stores.target if new else None
         chosen = ((place, partial(merged, rows)) for place, rows in new.items())
         return store is None or store.rows.keep_all(chosen) == new.keys()
+
+    def _has_entries(self, row: Row) -> bool:
+        """Whether the entries of a row are there: they may have been evicted while it waited."""
+        stores = [*self._stores.on_disk()]
+        return all(any(store.contains(key) for store in stores) for key in references_of(row))
 
     def is_due(self, kind: Kind, question: Question) -> bool:
         """Whether to write the row of a question that hit by key; not on the day after a failure."""

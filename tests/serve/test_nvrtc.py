@@ -449,6 +449,16 @@ def test_rows_are_written_together_and_at_a_hit(program: _Program, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("installed")
+def test_no_row_is_written_of_an_entry_that_was_evicted_meanwhile(program: _Program, tmp_path: Path) -> None:
+    """An eviction removes the rows of its entries, and cannot see one that waits for others."""
+    program.told(program.ask()[1][0], program.compile())()
+    store = DirectoryStore(tmp_path / "root", writable=True)
+    assert len(list(store.remove_together([*store.scan()], "--all"))) == 2
+    program.serving.finish()
+    assert list(store.rows.each()) == []
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_compile_that_is_kept_is_used_by_its_first_hit(program: _Program, tmp_path: Path) -> None:
     """To store it, and to write its row of the index, is not a use."""
     program.tell(program.ask()[1][0], program.compile())
