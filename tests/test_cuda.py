@@ -549,22 +549,6 @@ print(json.dumps(forgotten))
     assert _program_cache(root, script) == [2]
 
 
-def test_what_cuda_core_forgets_is_gone_in_both_places(root: Path) -> None:
-    """An entry that an older gpucache has made once more, among many, goes too."""
-    script = """
-import os
-from pathlib import Path
-cache["b"] = b"code"
-(few,) = Path(os.environ["GPUCACHE_DIR"]).glob("v1/*.gpc")
-many = few.parent / "entries" / few.name[:2] / few.name
-many.parent.mkdir(parents=True)
-many.write_bytes(few.read_bytes())
-del cache["b"]
-print(json.dumps(cache.get("b")))
-"""
-    assert _program_cache(root, script) is None
-
-
 @pytest.mark.parametrize("disabled", ["0", "1"])
 def test_a_key_or_value_of_another_type_is_refused_as_cuda_core_does(root: Path, disabled: str) -> None:
     """Values that cuda.core's own caches refuse are refused with their words, even if nothing is kept."""

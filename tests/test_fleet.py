@@ -373,4 +373,4 @@ def test_nodes_that_start_at_once_compile_nothing(site: Site) -> None:
             assert [one for one in told if _HIT not in one] == []
     replies = [line.split()[1] for line in (site.place / "access.log").read_text().splitlines()]
     assert (replies.count("200"), len(replies)) == (_ENTRIES * NODES, 2 * _ENTRIES * NODES)
-    assert len([*job.glob("*/tmp/gpucache/v1/**/*.gpc")]) == _ENTRIES * NODES
+    assert len([*job.glob("*/tmp/gpucache/v1/entries/*/*.gpc")]) == _ENTRIES * NODES

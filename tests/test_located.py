@@ -232,7 +232,7 @@ def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path, w
     job = {"source": source, "arguments": arguments, "cwd": str(tmp_path)}
     environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
     run_python(str(_PROCESS), "cuda", stdin=json.dumps([job]), env=environ)
-    (entry,) = (tmp_path / "cache").glob("v1/*.gpc")
+    (entry,) = (tmp_path / "cache").glob("v1/entries/*/*.gpc")
     data = entry.read_bytes()
     assert b"/made" in data
     assert os.fsencode(tmp_path / "made") not in data

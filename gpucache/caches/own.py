@@ -44,7 +44,7 @@ from gpucache.settings import find_root
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import Claim, false_claims
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
-from gpucache.store.layout import BASE, ENTRY_SUFFIX
+from gpucache.store.layout import ENTRIES, ENTRY_SUFFIX
 from gpucache.store.trust import RootRefused, root_state
 from gpucache.units import format_age, format_count, format_size
 
@@ -299,7 +299,7 @@ def _judged(entry: CacheEntry, claims: Sequence[Claim]) -> Checked:
 def _uses_show(store: DirectoryStore) -> bool:
     """Whether uses are recorded in a root; not if programs or other users only read it."""
     try:
-        mode = store.root.joinpath(*BASE).stat().st_mode
+        mode = store.root.joinpath(*ENTRIES).stat().st_mode
     except OSError:
         return store.writable
     return store.writable and not mode & (stat.S_IRGRP | stat.S_IROTH)

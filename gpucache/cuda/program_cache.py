@@ -59,11 +59,12 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         opaque.keep(self._stores, _owner(), opaque.binary(_fields(key), NAMESPACE, _payload(value)))
 
     def __delitem__(self, key: bytes | str) -> None:
-        wanted, target = _key(key), self._stores.target
-        found = [one for one in self._own() if one.key == wanted]
-        if target is None or not found:
-            raise KeyError(key)
-        list(target.remove_together(found, "deleted by its program"))  # two, if an older gpucache made one
+        wanted = _key(key)
+        for scanned in self._own():
+            if scanned.key == wanted and self._stores.target is not None:
+                self._stores.target.remove(scanned, "deleted by its program")
+                return
+        raise KeyError(key)
 
     def __len__(self) -> int:
         return sum(1 for _ in self._own())

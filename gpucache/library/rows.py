@@ -242,9 +242,8 @@ def _count(key: str, compile_ns: int, described: Callable[[], Iterable[str]]) ->
 
         target, name = described()
         places = os.fsdecode(_roots(environment())[0]).split(":")
-        entries = f"v1/{key}.gpc", f"v1/entries/{key[:2]}/{key}.gpc"
-        found = (one for one in places for entry in entries if os.path.lexists(f"{one}/{entry}"))
-        store = next(found, "a root")
+        entry = os.path.join("v1", "entries", key[:2], f"{key}.gpc")  # noqa: PTH118
+        store = next((one for one in places if os.path.lexists(os.path.join(one, entry))), "a root")  # noqa: PTH118
         log_hit(name, target, key[:12], store)
 
 

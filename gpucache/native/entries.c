@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,23 +165,18 @@ void entry_close(struct entry *entry) {
 
 int entry_open(const struct roots *roots, const struct reference *reference, struct entry *entry) {
     static const char digits[] = "0123456789abcdef";
-    static atomic_int among_many; /* where the last entry was, which is looked at first: v1 itself has few */
-    char name[64 + 1], paths[2][sizeof "v1/entries/00/.gpc" + 64];
+    char name[64 + 1], path[sizeof "v1/entries/00/.gpc" + 64];
     for (int i = 0; i < 32; i++) {
         name[2 * i] = digits[reference->key[i] >> 4];
         name[2 * i + 1] = digits[reference->key[i] & 15];
     }
     name[64] = 0;
-    snprintf(paths[0], sizeof *paths, "v1/%s.gpc", name);
-    snprintf(paths[1], sizeof *paths, "v1/entries/%.2s/%s.gpc", name, name);
+    snprintf(path, sizeof path, "v1/entries/%.2s/%s.gpc", name, name);
     for (const char *rest = roots->all; *rest;) {
         struct stat status;
         int own = rest == roots->all, is_open = rest == roots->open, root = is_open ? roots->fd : open_root(&rest);
         if (is_open) rest += strcspn(rest, ":"), rest += *rest == ':';
-        int first = atomic_load(&among_many);
-        *entry = (struct entry){.fd = root < 0 ? -1 : open_below(root, paths[first], &status)};
-        if (root >= 0 && entry->fd < 0 && (entry->fd = open_below(root, paths[!first], &status)) >= 0)
-            atomic_store(&among_many, !first);
+        *entry = (struct entry){.fd = root < 0 ? -1 : open_below(root, path, &status)};
         if (root >= 0 && !is_open) close(root);
         if (entry->fd < 0) continue;
         int described = is_described(entry, reference, (uint64_t)status.st_size);

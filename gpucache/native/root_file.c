@@ -24,7 +24,6 @@
 /* The log, to which processes append, so that it says nothing about a change. */
 #define LOG "v1/log.jsonl"
 #define RECORDS "v1/records.row"
-#define ENTRY_NAME 68 /* <64 hex>.gpc */
 
 static const char *const places[] = {"v1/entries/", "v1/rows/", "v1/closures/", "v1/missed/", "v1/programs/"};
 
@@ -145,23 +144,11 @@ static size_t count_files(const char *place, int levels) {
     return found;
 }
 
-/* How many entries are in v1 itself: those made since, as none is unpacked there. */
-static size_t count_new_entries(void) {
-    char path[2 * PATH_MAX];
-    size_t found = 0;
-    snprintf(path, sizeof path, "%s/v1", had.root);
-    DIR *names = opendir(path);
-    for (struct dirent *each; names && (each = readdir(names));)
-        found += strlen(each->d_name) == ENTRY_NAME && !strcmp(each->d_name + ENTRY_NAME - 4, ".gpc");
-    if (names) closedir(names);
-    return found;
-}
-
 int root_file_is_current(void) {
     char path[2 * PATH_MAX];
     struct stat status;
     size_t found = 0;
-    if (access(had.path, F_OK) || count_new_entries()) return 0;
+    if (access(had.path, F_OK)) return 0;
     for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
         snprintf(path, sizeof path, "%s/%s", had.root, places[place]);
         found += count_files(path, !place);

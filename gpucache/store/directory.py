@@ -61,8 +61,6 @@ _SAMPLED_S = 1.0
 _PUTS = 64
 """After this many entries, leftovers are looked for."""
 _SYNCED_TOGETHER = 16
-_FEW_BYTES = 16 << 10
-"""Up to this size, some 200 names, ``v1`` gets the entries: each of 256 others takes a block."""
 
 
 class DirectoryStore(EntryReader):
@@ -130,7 +128,7 @@ class DirectoryStore(EntryReader):
             folders, fds = dict[tuple[str, ...], Folder](), list[int]()
             for key in keys:
                 with suppress(FileNotFoundError):
-                    place = self._place(key)
+                    place = layout.entry_folder(key)
                     if place not in folders:
                         folders[place] = opened.enter_context(self._root.open(*place))
                     fds.append(folders[place].open_file(layout.entry_name(key)))
@@ -139,7 +137,7 @@ class DirectoryStore(EntryReader):
 
     def sync_folders(self, keys: Iterable[CacheKey]) -> None:
         """The same for the names of entries whose files are synced; raises as that."""
-        for place in sorted({self._place(key) for key in keys}):
+        for place in sorted({layout.entry_folder(key) for key in keys}):
             with suppress(FileNotFoundError), self._root.open(*place) as folder:
                 folder.sync()
 
@@ -188,11 +186,7 @@ class DirectoryStore(EntryReader):
             self._put_once(key, data, used_ns, durable=durable)
 
     def _put_once(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool) -> None:
-        found = scan.find(self._root, key)
-        few, many = layout.entry_folders(key)
-        with self._root.make(*few) as folder:
-            is_among_few = not self._root.shared and folder.status().st_size <= _FEW_BYTES
-        with self._root.make(*(found[0] if found else few if is_among_few else many)) as folder:
+        with self._root.make(*layout.entry_folder(key)) as folder:
             self._root.put(folder, layout.entry_name(key), data, used_ns=used_ns, durable=durable)
 
     def is_marked(self) -> bool:
@@ -231,7 +225,7 @@ class DirectoryStore(EntryReader):
         with (
             suppress(*UNUSABLE, MemoryError, EntryFormatError),
             self._root.open() as root,
-            open_trusted(root, *self._place(key), layout.entry_name(key)) as (fd, status),
+            open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
         ):
             description = read_description(fd, status.st_size)
             return description if description.header.key == key else None
@@ -243,16 +237,13 @@ class DirectoryStore(EntryReader):
 
     def status(self, key: CacheKey) -> os.stat_result | None:
         """The status of the file for this key; None if there is none."""
-        return (scan.find(self._root, key) or (None, None))[1]
-
-    def _place(self, key: CacheKey) -> tuple[str, ...]:
-        """The directory of the file for this key; one that lacks it if there is none."""
-        found = scan.find(self._root, key)
-        return found[0] if found else layout.entry_folder(key)
+        with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
+            return folder.lstat(layout.entry_name(key))
+        return None
 
     def is_sound(self, key: CacheKey) -> bool:
         """Whether a sound entry exists, read whole as by ``check``."""
-        with suppress(*UNUSABLE), self._root.open(*self._place(key)) as folder:
+        with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
             return (scan.by_content(folder, layout.entry_name(key)) or (None, None))[1] is not None
         return False
 
@@ -260,15 +251,14 @@ class DirectoryStore(EntryReader):
         """Keys that begin with a hex prefix of two or more digits, sorted, without a full scan."""
         if not layout.is_prefix(prefix):
             return []
-        names = set[str]()
-        for place in (layout.BASE, (*layout.ENTRIES, prefix[:2])):
-            with suppress(*UNUSABLE), self._root.open(*place) as folder:
-                names.update(name for name in folder.names() if name.startswith(prefix))
-        fitting = (name for name in names if layout.is_entry(name))
-        return sorted(CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)) for name in fitting)
+        with suppress(*UNUSABLE), self._root.open(*layout.ENTRIES, prefix[:2]) as folder:
+            names = [found.name for found in folder.entries() if found.name.startswith(prefix)]
+            fitting = (name for name in names if layout.fits(prefix[:2], name))
+            return sorted(CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)) for name in fitting)
+        return []
 
     def scan(self, *, heads: bool = True) -> Iterator[ScannedEntry]:
-        """Every entry, sound or not, with its head only; raises CacheUnusableError.
+        """Every entry below ``entries/``, sound or not, with its head only; raises CacheUnusableError.
 
         A directory of entries that cannot be listed is skipped, see ``unread``. Without ``heads``, and in a
         root that is marked as ours, a file with the name of an entry is not read.

@@ -52,7 +52,7 @@ class FileIdentity(NamedTuple):
 
 
 class ScannedEntry(NamedTuple):
-    """The file of an entry as a scan sees it; ``head`` is None if it is damaged."""
+    """A file below ``entries/`` as a scan sees it; ``head`` is None if it is damaged."""
 
     folder: Path
     name: str

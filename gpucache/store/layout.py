@@ -1,7 +1,6 @@
 """The paths below a root. Pure names; does not access the disk.
 
     <root>/CACHEDIR.TAG
-    <root>/v1/<64 hex>.gpc
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
     <root>/v1/log.jsonl  records.row, and what is being written, and locks
     <root>/v1/rows/<16 hex>.row  <64 hex>.memo
@@ -10,10 +9,8 @@
     <root>/v1/missed/<64 hex>.json
     <root>/v1/quarantine/
 
-Each directory and each file takes a block of the disk, so there are few: the first hundreds of entries of a
-private root are in v1 itself, where older gpucaches, which have all in v1/entries, do not see them, and so
-miss. A root that others read, and a file or an image of a root, has all in v1/entries. Older gpucaches have
-v1/tmp, v1/locks, v1/journal/misses.jsonl, v1/programs/first-00000000.jsonl, v1/closures and v1/index besides.
+Each directory and each file takes a block of the disk, so there are few. Older gpucaches have v1/tmp,
+v1/locks, v1/journal/misses.jsonl, v1/programs/first-00000000.jsonl, v1/closures and v1/index besides.
 Another format version has its own directory next to ``v1``, and is left alone.
 """
 
@@ -74,15 +71,10 @@ BESIDE: Mapping[tuple[str, ...], str] = {
 
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
-    """The directory of an entry among many, as parts below the root; raises ValueError for no key."""
+    """The directory of an entry, as parts below the root; raises ValueError if the key is invalid."""
     if len(key.hex) != 64 or key.hex.strip(_HEX):
         raise ValueError(f"{key.hex!r} is not a cache key of 64 lower-case hex digits")
     return (*ENTRIES, key.hex[:2])
-
-
-def entry_folders(key: CacheKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The directories that an entry can be in: among few, and among many; raises as ``entry_folder``."""
-    return BASE, entry_folder(key)
 
 
 def entry_name(key: CacheKey) -> str:
@@ -95,13 +87,8 @@ def lock_name(key: CacheKey) -> str:
 
 def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs in this directory of ``entries/``."""
-    return name[:2] == folder and is_entry(name)
-
-
-def is_entry(name: str) -> bool:
-    """Whether a name is that of an entry's file."""
     stem = name.removesuffix(ENTRY_SUFFIX)
-    return len(stem) == 64 and len(name) > 64 and not stem.strip(_HEX)
+    return len(stem) == 64 and len(name) > 64 and stem[:2] == folder and not stem.strip(_HEX)
 
 
 def is_in_root(name: str) -> bool:

@@ -31,8 +31,6 @@ class EntryReader(ABC):
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
         self._root = RootFolder(root, shared=shared, writable=writable)
         self._writable = writable
-        self._among_few = True
-        """Where the last entry was, so that the next one is looked for there first."""
 
     @property
     def root(self) -> Path:
@@ -94,15 +92,8 @@ class EntryReader(ABC):
         return Memos(self._root)
 
     def _get(self, key: CacheKey, *, use: bool) -> Found | Absent | Damaged:
-        folders, name = layout.entry_folders(key), layout.entry_name(key)
-        with self._root.open() as root:
-            place, other = folders if self._among_few else folders[::-1]
-            try:
-                opened = open_trusted(root, *place, name)
-            except FileNotFoundError:
-                opened = open_trusted(root, *(place := other), name)
-                self._among_few = place == layout.BASE
-        with opened as (fd, status):
+        place, name = layout.entry_folder(key), layout.entry_name(key)
+        with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
             try:
                 description, payload = read_sound(fd, status.st_size, key)
             except EntryFormatError as error:

@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -57,7 +57,7 @@ _UNUSED_NS = 30 * _DAY_NS
 
 
 class Member(NamedTuple):
-    """A file of a root, by its place below it; that of an entry is the one that it has among many."""
+    """A file of a root, by its place below it."""
 
     place: tuple[str, ...]
     name: str
@@ -171,11 +171,9 @@ def chosen(
     """
     from gpucache.store.scan import by_head, scan
 
-    # By name, as one may be both among few and among many.
-    sound = {one.name: one for one in scan(root, by_head) if one.head is not None}
     heads = {
-        Member((*layout.ENTRIES, name[:2]), name, one.identity.mtime_ns): one.head
-        for name, one in sound.items()
+        Member((*layout.ENTRIES, one.name[:2]), one.name, one.identity.mtime_ns): one.head
+        for one in scan(root, by_head)
         if one.head is not None
     }
     entries = sorted(choose(heads))
@@ -198,13 +196,6 @@ def chosen(
         # These name no entry: the last ones stay, as many as there are entries.
         found += sorted({*records}.difference(memos[: max(0, len(memos) - len(entries))]))
     return found
-
-
-def _opened(top: Folder, member: Member) -> AbstractContextManager[tuple[int, os.stat_result]]:
-    if member.is_entry:
-        with suppress(FileNotFoundError):
-            return open_trusted(top, *layout.BASE, member.name)
-    return open_trusted(top, *member.place, member.name)
 
 
 def _keys(entries: Iterable[Member]) -> set[bytes]:
@@ -234,7 +225,7 @@ def write(
             try:
                 with (
                     root.open() as top,
-                    _opened(top, member) as (fd, _),
+                    open_trusted(top, *member.place, member.name) as (fd, _),
                     open(fd, "rb", closefd=False) as file,
                 ):
                     lines = file if member.name.endswith(layout.HISTORY_SUFFIX) else ()
@@ -403,8 +394,7 @@ class RootFile:
         self._identity = None if file is None else _identity(os.fstat(file.fileno()))
         try:
             for member, data in members(file) if file is not None else ():
-                among_few = self.root.path.joinpath(*layout.BASE, member.name)
-                if not os.path.lexists(self.root.path / member.path) and not os.path.lexists(among_few):
+                if not os.path.lexists(self.root.path / member.path):
                     # So old that each use from now on is recorded, and seen when the file is written.
                     used_ns = min(member.used_ns, time.time_ns() - 2 * RECENCY_NS)
                     with self.root.make(*member.place) as folder:
@@ -423,8 +413,7 @@ class RootFile:
         for place in places:
             with suppress(*UNUSABLE), self.root.open(*place) as folder:
                 for one in folder.entries():
-                    own = (*layout.ENTRIES, one.name[:2]) if layout.is_entry(one.name) else place
-                    status, member = one.stat(follow_symlinks=False), Member(own, one.name, 0)
+                    status, member = one.stat(follow_symlinks=False), Member(place, one.name, 0)
                     if _is_in_root(member, status.st_size) and one.name != layout.LOG_NAME:
                         day = status.st_mtime_ns // _DAY_NS if member.is_entry else 0
                         found[member.path] = one.inode(), day

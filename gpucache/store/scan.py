@@ -1,4 +1,4 @@
-"""Scans the entries of a root, one file at a time: heads only, constant memory.
+"""Scans ``entries/`` of a root, one file at a time: heads only, constant memory.
 
 Links are reported, never followed; files that vanish meanwhile are skipped. Every file is reported once:
 by a scan, or, if it is a stray, among the leftovers. A stray does not have the name of an entry for its
@@ -66,8 +66,8 @@ def scan(
     """The results of ``read`` for every entry of a share, sound or not, except None; those of ``many`` for a
     whole directory, unless it returns None itself.
 
-    Raises CacheUnusableError if the root, ``v1`` or ``entries/`` cannot be read. A directory in that which
-    cannot be listed is passed to ``unread`` and skipped.
+    Raises CacheUnusableError if the root or ``entries/`` cannot be read. A directory of entries that cannot
+    be listed is passed to ``unread`` and skipped.
     """
     for folder, names, _ in _folders(root, unread, share):
         found = many(folder, names) if many is not None else None
@@ -154,50 +154,31 @@ def _judged(folder: Folder, seen: Seen) -> Judged | None:
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
     """The entry of one key as a scan sees it; None if it does not exist. Raises nothing."""
-    with suppress(*UNUSABLE):
-        if found := find(root, key):
-            with root.open(*found[0]) as folder:
-                return by_head(folder, layout.entry_name(key))
-    return None
-
-
-def find(root: RootFolder, key: CacheKey) -> tuple[tuple[str, ...], os.stat_result] | None:
-    """The directory of the file for a key, and its status; None if there is none. Raises nothing."""
-    for place in layout.entry_folders(key):
-        with suppress(*UNUSABLE), root.open(*place) as folder:
-            return place, folder.lstat(layout.entry_name(key))
+    with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
+        return by_head(folder, layout.entry_name(key))
     return None
 
 
 def walk(
     root: RootFolder, unread: Unread = _ignored, share: Share = ALL
 ) -> Iterator[tuple[Folder, str, bool]]:
-    """Every entry and other name below ``entries/`` with its open directory, and whether it is a stray."""
+    """Every name below ``entries/`` with its open directory, and whether it is a stray."""
     for folder, names, strays in _folders(root, unread, share):
         yield from ((folder, name, False) for name in names)
         yield from ((folder, name, True) for name in strays)
 
 
 def _folders(root: RootFolder, unread: Unread, share: Share) -> Iterator[tuple[Folder, list[str], list[str]]]:
-    """Every directory of entries, open, with the names of entries in it, and of strays."""
+    """Every directory below ``entries/``, open, with the names of entries in it, and of strays."""
     number, shares = share
-
-    def of_share(name: str) -> bool:
-        return sum(os.fsencode(name)) % shares == number
-
     with ExitStack() as stack:
-        place: tuple[str, ...] = layout.BASE
         try:
-            base = stack.enter_context(root.open(*place))
-            few = [name for name in base.names() if layout.is_entry(name) and of_share(name)]
-            yield base, few, []
-            place = layout.ENTRIES
-            entries = stack.enter_context(root.open(*place))
-            listed = [one for one in entries.entries() if of_share(one.name)]
+            entries = stack.enter_context(root.open(*layout.ENTRIES))
+            listed = [one for one in entries.entries() if sum(os.fsencode(one.name)) % shares == number]
         except FileNotFoundError:
             return
         except OSError as error:
-            raise CacheUnusableError(_unlisted(root.path.joinpath(*place), error)) from error
+            raise CacheUnusableError(_unlisted(root.path.joinpath(*layout.ENTRIES), error)) from error
         for found in listed:
             try:
                 folder = entries.folder(found.name) if found.is_dir(follow_symlinks=False) else None
@@ -227,14 +208,13 @@ def _unlisted(place: Path, error: OSError) -> str:
 def place_of(root: RootFolder, scanned: ScannedEntry) -> tuple[str, ...]:
     """The directory of a scanned file, as parts below the root.
 
-    Raises FileNotFoundError for a path elsewhere.
+    Raises FileNotFoundError for a path outside ``entries/``.
     """
-    parts: tuple[str, ...] = ()
-    with suppress(ValueError):
-        parts = scanned.folder.relative_to(root.path).parts
-    if parts != layout.BASE and parts[: len(layout.ENTRIES)] != layout.ENTRIES:
-        raise FileNotFoundError(f"{scanned.path} is not in the cache at {root.path}")
-    return parts
+    try:
+        parts = scanned.folder.relative_to(root.path.joinpath(*layout.ENTRIES)).parts
+    except ValueError as error:
+        raise FileNotFoundError(f"{scanned.path} is not in the cache at {root.path}") from error
+    return (*layout.ENTRIES, *parts)
 
 
 def allocated(status: os.stat_result) -> int:

@@ -30,7 +30,6 @@ def refused_root(path: Path) -> RefusedRoot | None:
             for name in layout.ENTRIES:
                 at = at / name
                 folder = stack.enter_context(folder.folder(name))
-                _read_one(folder)
             group = next(
                 (found.name for found in folder.entries() if found.is_dir(follow_symlinks=False)), ""
             )
@@ -54,7 +53,7 @@ def refused_root(path: Path) -> RefusedRoot | None:
 
 def _read_one(folder: Folder) -> None:
     for found in folder.entries():
-        if layout.is_entry(found.name):  # in v1 another process may be writing one
+        if found.name.endswith(layout.ENTRY_SUFFIX):
             with open_trusted(folder, found.name):
                 return
 

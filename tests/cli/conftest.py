@@ -237,7 +237,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entry_files(root: Path) -> list[Path]:
-    return sorted((*root.glob("v1/*.gpc"), *root.glob("v1/entries/*/*.gpc")))
+    return sorted((root / "v1" / "entries").rglob("*.gpc"))
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_what_another_environment_hits_stays(run: Run, cache: Path, outdated: st
 @pytest.mark.parametrize("option", ["--superseded", "--stale"])
 def test_what_other_users_may_hit_stays(run: Run, cache: Path, outdated: str, option: str) -> None:
     """Users of a shared root cannot record that they hit an entry."""
-    (cache / "v1").chmod(0o755)
+    (cache / "v1" / "entries").chmod(0o755)
     assert run("--json", "evict", option).document["outcomes"] == []
 
 

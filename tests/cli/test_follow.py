@@ -106,8 +106,8 @@ def test_a_push_ends_with_run_that_is_killed(tmp_path: Path, environ: Mapping[st
     store = tmp_path / "store"
     job = _job(store, environ)
     wait_until(lambda: bool(_followers(store)))
-    root = Path(environ["GPUCACHE_DIR"], "v1")
-    wait_until(lambda: any(len(path.stem) == 64 for path in root.glob("*.gpc")))
+    root = Path(environ["GPUCACHE_DIR"], "v1", "entries")
+    wait_until(lambda: any(root.rglob("*.gpc")))
     job.kill()
     job.communicate("")
     wait_until(lambda: not _followers(store))

@@ -64,7 +64,7 @@ class Operation:
 def _damage(store: DirectoryStore) -> None:
     for seed in SEEDS:
         store.publish(build_entry(seed))
-    path = store.root / "v1" / f"{build_entry('a').key.hex}.gpc"
+    path = store.root / "v1" / "entries" / build_entry("a").key.hex[:2] / f"{build_entry('a').key.hex}.gpc"
     path.write_bytes(path.read_bytes()[:-1])
     partial = store.root / "v1" / f"1-{16 * 'a'}-{64 * 'b'}.gpc"
     partial.write_bytes(b"half")

@@ -133,7 +133,7 @@ def repair(store: DirectoryStore, chance: random.Random) -> None:
 def damage(store: DirectoryStore, chance: random.Random) -> None:
     """Write into one entry, or cut it, as a failing disk would; seldom enough that most reads hit."""
     time.sleep(chance.random() / 100)
-    paths = sorted(store.root.glob("v1/*.gpc"))
+    paths = sorted(store.root.glob("v1/entries/*/*.gpc"))
     with suppress(OSError):
         fd = os.open(chance.choice(paths or [store.root]), os.O_WRONLY)
         try:

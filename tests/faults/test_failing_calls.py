@@ -38,7 +38,7 @@ def _trials(calls: list[Call], every: int) -> list[tuple[Call, str]]:
 
 def _kept(root: Path) -> bool:
     """Whether an entry or a request was kept."""
-    return any(root.glob("v1/*.gpc")) or any(root.glob("v1/missed/*.json"))
+    return any(root.glob("v1/entries/*/*.gpc")) or any(root.glob("v1/missed/*.json"))
 
 
 def _wrong(root: Path, call: Call, outcome: Mapping[str, Any], code: str) -> Iterator[str]:
@@ -104,7 +104,7 @@ def emptied(warm: Path, place: Path) -> Path:
     """The same root with its record and without the entry."""
     root = place / "emptied"
     shutil.copytree(warm, root)
-    for entry in root.glob("v1/*.gpc"):
+    for entry in root.glob("v1/entries/*/*.gpc"):
         entry.unlink()
     return root
 

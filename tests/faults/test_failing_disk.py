@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from gpucache.host import os_errors
-from gpucache.store import directory
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.faults.conftest import build_entry
@@ -25,10 +24,9 @@ pytestmark = [pytest.mark.slow, needs_strace]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path) -> Path:
     """A cache of three entries, each in its own directory."""
     store = DirectoryStore(tmp_path / "root", writable=True)
-    monkeypatch.setattr(directory, "_FEW_BYTES", -1)
     for seed in "abc":
         store.publish(build_entry(seed))
     return store.root

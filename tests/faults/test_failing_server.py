@@ -79,7 +79,7 @@ def test_an_operation_that_always_fails(disk: Disk, builder: Builder, kind: str)
     root, template = disk.place / "root", disk.folder / "template"
     code = builder.build(template)["code"]
     if kind == "a publish":
-        for entry in template.glob("v1/*.gpc"):
+        for entry in template.glob("v1/entries/*/*.gpc"):
             entry.unlink()
     wrong = []
     each = list(product(OPERATIONS, ERRORS))[:: trials(13, 1)]
@@ -92,7 +92,7 @@ def test_an_operation_that_always_fails(disk: Disk, builder: Builder, kind: str)
         disk.fail()
         store = DirectoryStore(root, writable=False)
         sound = all(isinstance(store.check(scanned), Entry) for scanned in store.scan())
-        kept = any(root.glob("v1/*.gpc"))
+        kept = any(root.glob("v1/entries/*/*.gpc"))
         if outcome["error"] or outcome["code"] != code or not sound:
             wrong.append(f"{operation} {error}: {outcome}")
         elif len(outcome["warned"]) > 1 or not (kept or outcome["warned"]):

@@ -14,7 +14,7 @@ _VERSION = range(8, 12)
 
 
 def _place(root: Path, entry: Entry) -> Path:
-    path = root / "v1" / f"{entry.key.hex}.gpc"
+    path = root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     root.chmod(0o700)
     path.touch(0o600)

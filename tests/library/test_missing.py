@@ -195,6 +195,6 @@ def test_an_exit_waits_for_the_publication(tmp_path: Path, ending: str, entries:
     command = [sys.executable, "-c", _ENDING]
     environment = {**os.environ, "GPUCACHE_DIR": str(root)}
     subprocess.run([*command, ending], env=environment, check=True, timeout=PATIENCE_S)
-    assert len(list(root.glob("v1/*.gpc"))) == entries
+    assert len(list(root.glob("v1/entries/*/*"))) == entries
     subprocess.run([*command, "return"], env=environment, check=True, timeout=PATIENCE_S)
-    assert len(list(root.glob("v1/*.gpc"))) == 1
+    assert len(list(root.glob("v1/entries/*/*"))) == 1

@@ -266,8 +266,8 @@ compile_program(source, target="sm_90")
 flush()
 told = [answered()]
 root = Path(os.environ["GPUCACHE_DIR"], "v1")
-[entry] = root.glob("*.gpc")
-for folder in ("records.row", entry.name):
+[entry] = root.glob("entries/*/*.gpc")
+for folder in ("records.row", "entries"):
     (root / folder).rename(root / "elsewhere")
     (root / folder).symlink_to("elsewhere")
     told.append(answered())

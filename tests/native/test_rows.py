@@ -66,7 +66,7 @@ class Root:
         sha256 = "0" * 64
         head = EntryHead("a", "cpu", "opencl-binary", created_ns or self.created_ns, 7, sha256)
         self.store.publish(Entry(_KEY, head, EntryDetail(()), payload))
-        return self.path / "v1" / f"{_KEY.hex}.gpc"
+        return self.path / "v1" / "entries" / _KEY.hex[:2] / f"{_KEY.hex}.gpc"
 
     def answered(self, *conditions: Condition, **fields: bytes) -> Answered:
         """A build with a row that refers to the entry."""
@@ -148,7 +148,7 @@ def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: P
     """Like the server's: the row is in the user's root, its entry in a system root."""
     system = Root(tmp_path / "system", answer)
     one = system.answered()
-    (root.path / "v1" / f"{_KEY.hex}.gpc").unlink()
+    shutil.rmtree(root.path / "v1" / "entries")
     root.keep(one)
     assert root.ask(one) is None
     assert root.ask(one, system.path) == _HIT
@@ -295,26 +295,11 @@ def test_what_is_not_this_users_alone_is_not_believed(
     assert root.ask(one) is None
 
 
-def test_an_entry_among_many_is_found(root: Root) -> None:
-    """As older gpucaches have all of them, and roots that others read; and then one among few again."""
-    one = root.answered()
-    root.keep(one)
-    few = root.publish()
-    many = root.path / "v1" / "entries" / _KEY.hex[:2] / few.name
-    many.parent.mkdir(parents=True)
-    for place in (many, few):
-        (few if place == many else many).rename(place)
-        assert root.ask(one) == _HIT
-
-
 @pytest.mark.parametrize("what", ["v1", "v1/rows", "v1/entries", "row", "entry"])
 def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> None:
     """Neither a directory nor a file may be a link."""
     one = root.answered()
     row, entry = root.keep(one), root.publish()
-    if what == "v1/entries":
-        (root.path / what / _KEY.hex[:2]).mkdir(parents=True)
-        entry = entry.rename(root.path / what / _KEY.hex[:2] / entry.name)
     place = {"row": row, "entry": entry}.get(what, root.path / what)
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")

@@ -95,7 +95,7 @@ class Fleet:
         return sorted(path for path in (self.store / "entries").rglob("*-*") if path.is_file())
 
     def entries(self, root: str) -> list[Path]:
-        return sorted(one for one in (self.place / root / "v1").rglob("*.gpc") if len(one.stem) == 64)
+        return sorted((self.place / root / "v1" / "entries").rglob("*.gpc"))
 
 
 def compiled(outcomes: list[Outcome]) -> list[int]:

@@ -105,7 +105,7 @@ def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path)
     """They are stored unchanged, and hit; a sound entry is never replaced, and not used by the attempt."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     assert store.adopt(made.entry.key, made.file)
-    [path] = (tmp_path / "root" / "v1").rglob("*.gpc")
+    [path] = (tmp_path / "root" / "v1" / "entries").rglob("*.gpc")
     before = path.stat().st_ino, path.stat().st_mtime_ns
     assert path.read_bytes() == made.file
     assert not store.adopt(made.entry.key, made.file)
@@ -118,7 +118,7 @@ def test_a_damaged_entry_is_replaced_by_adopted_bytes(made: Made, tmp_path: Path
     """An unsound file is not an obstacle."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     store.adopt(made.entry.key, made.file)
-    [path] = (tmp_path / "root" / "v1").rglob("*.gpc")
+    [path] = (tmp_path / "root" / "v1" / "entries").rglob("*.gpc")
     path.write_bytes(made.file[:-1])
     assert store.adopt(made.entry.key, made.file)
     assert path.read_bytes() == made.file

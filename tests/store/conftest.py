@@ -33,7 +33,7 @@ def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
 
 
 def entry_path(store: DirectoryStore, entry: Entry) -> Path:
-    return store.root / "v1" / f"{entry.key.hex}.gpc"
+    return store.root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
 
 
 def put(path: Path, data: bytes) -> Path:

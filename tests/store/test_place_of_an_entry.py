@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 
 def _path(store: DirectoryStore, key: str = _READY.key.hex) -> Path:
-    return store.root / "v1" / f"{key}.gpc"
+    return store.root / "v1" / "entries" / key[:2] / f"{key}.gpc"
 
 
 def _header(path: Path, offset: int, value: int, size: int) -> None:
@@ -82,7 +82,7 @@ def _give_away(path: Path) -> None:
 
 
 def _other(path: Path) -> Path:
-    return path.with_name(f"{_OTHER.key.hex}.gpc")
+    return path.parents[1] / _OTHER.key.hex[:2] / f"{_OTHER.key.hex}.gpc"
 
 
 _WRONG: dict[str, tuple[Callable[[Path], object], str]] = {

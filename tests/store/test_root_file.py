@@ -16,7 +16,7 @@ from gpucache.store import layout, root_file
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Found
 from gpucache.store.root_file import RootFile
-from tests.store.conftest import build_entry, put
+from tests.store.conftest import build_entry
 
 
 class Process:
@@ -205,17 +205,6 @@ def test_an_export_through_a_link_keeps_the_link_and_the_mode(tmp_path: Path, pa
     root_file.export(root.root, link, ())
     assert (link.is_symlink(), path.stat().st_mode & 0o777) == (True, 0o600)
     assert Process(path).has(A, B) == [False, True]
-
-
-def test_an_entry_in_both_places_is_exported_once(tmp_path: Path, path: Path) -> None:
-    """As an older gpucache and this one make it in one root."""
-    root = DirectoryStore(tmp_path / "root", writable=True)
-    root.publish(A)
-    few, many = (root.root.joinpath(*one, layout.entry_name(A.key)) for one in layout.entry_folders(A.key))
-    put(many, few.read_bytes())
-    assert root_file.export(root.root, path, ()).entries == 1
-    with tarfile.open(path) as file:
-        assert sum(name.endswith(layout.ENTRY_SUFFIX) for name in file.getnames()) == 1
 
 
 def test_an_export_leaves_out_the_requests_of_other_programs(tmp_path: Path, path: Path) -> None:

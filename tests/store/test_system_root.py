@@ -77,14 +77,6 @@ def test_a_private_entry_is_named(root: Path) -> None:
     assert "is closed to this user" in _told(root) and f"chmod -R go+rX {root}" in _told(root)
 
 
-def test_an_entry_that_is_being_written_is_no_reason(root: Path) -> None:
-    """Its file is private at first if the umask of its writer is, and stays so if that is killed."""
-    partial = f"1-{'0' * 16}-{'a' * 64}.gpc"
-    (root / "v1" / partial).touch(0o600)
-    with _stranger():
-        assert refused_root(root) is None
-
-
 @pytest.mark.parametrize("what", ["root", "entry"])
 def test_another_owner_is_named(root: Path, what: str) -> None:
     """A file that belongs to neither root nor this user is not trusted, and chown is the remedy."""
