@@ -109,7 +109,7 @@ class Library:
         return self._taken(reply)
 
     def _taken(self, reply: _Reply) -> Row | None:
-        """The fields of a reply; None if there is no memory for them."""
+        """The fields of a reply; None without the memory for them."""
         try:
             body = ctypes.string_at(reply.body + reply.next, reply.size - reply.next)
             note = ctypes.string_at(reply.note.at, reply.note.size) if reply.note.at else b""

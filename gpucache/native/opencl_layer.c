@@ -453,7 +453,7 @@ static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size,
     return below.clCreateBuffer(context, flags, size, bytes, error);
 }
 
-/* Whoever makes a context is about to build: so that the server prepares meanwhile if no index answers. */
+/* A program that makes a context is about to build, so the server prepares meanwhile if no index answers. */
 static void announce(void) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     char pid[WIRE_NUMBER_SIZE];

@@ -387,10 +387,9 @@ def held_bytes() -> Iterator[Callable[[], int]]:
 def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes: Callable[[], int]) -> None:
     """Between any two of them it needs far less than all of them take."""
     number = 120 if name == "gpucache" else 60  # as that has buffers of one size for any number
-    example, cache, entries = _made(name, tmp_path, number)
+    example, cache = _made(name, tmp_path, number)[:2]
     if example.whole:
         return
-    del entries
     deque(cache.scan(beside=True), maxlen=0)  # imports the modules of a scan
     tracemalloc.start()
     one_by_one = max(held_bytes() for at, _ in enumerate(cache.scan(beside=True)) if at % 10 == 5)

@@ -37,7 +37,7 @@ class _Step:
     data: bytes | None = None
     """All bytes of the file after a write; None for a change of names."""
     names: dict[str, int | None] = field(default_factory=dict)
-    """What names stand for from now on: a file or directory; None where one is gone."""
+    """The file or directory of each name from now on; None where one is gone."""
     synced: int | None = None
     """The number of steps after which it survives; None if it never does for certain."""
 
@@ -146,7 +146,7 @@ def _torn(data: bytes, chance: random.Random) -> bytes:
 
 
 def _wrong(store: DirectoryStore, kept: int) -> list[str]:
-    """What a cache after a power cut has wrong, of which so many entries were synced."""
+    """The faults of a cache after a power cut, given the number of entries that were synced."""
     wrong = []
     rows: set[Row] = {row for one in _ROWS for row in store.rows.of(one.name)} | {*store.rows.each()}
     if not rows <= {*_ROWS}:

@@ -58,7 +58,7 @@ def test_nothing_is_removed_in_a_place_that_no_push_has_signed(fleet: Fleet) -> 
 
 
 def test_marks_are_bounded_in_bytes(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may write to a store could else fill the memory of each reader, with links to one file."""
+    """A writer of a store could else fill the memory of each reader with links to one file."""
     _marked(fleet, ONE)
     _marked(fleet, TWO)
     assert marked(read_marks(fleet.store)) == {ONE, TWO}

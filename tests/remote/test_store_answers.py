@@ -266,7 +266,7 @@ def test_what_takes_too_long_to_send_is_not_reported_as_unsent(
 
 
 def test_threads_that_begin_at_once_share_a_store(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that whoever waits for it waits for everything that is sent."""
+    """A wait for it is a wait for all that is sent."""
     both, begin = threading.Barrier(2, timeout=PATIENCE_S), RemoteStore.__init__
 
     def together(*given: Any) -> None:
