@@ -97,7 +97,7 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     )
     try:
         # A worker takes the lock of the key just before it starts to compile.
-        wait_until(lambda: any(base.glob("*.lock")))
+        wait_until(lambda: any(base.glob("[0-9a-f]*.lock")))
         workers = _children(child.pid)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=PATIENCE_S)
