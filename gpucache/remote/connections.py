@@ -161,7 +161,7 @@ class Connections:
                 reply = self._follow(request, deadline)
             except (OSError, HTTPException, ValueError) as error:
                 failed = self._failed(error)
-            pause = random.random() * 0.2 * 2**tried
+            pause = (1 + random.random()) * 0.1 * 2**tried
             last = tried == self._limits.retries or pause > deadline.left()
             if failed and last:
                 raise failed

@@ -79,6 +79,8 @@ _END = bytes(2 * _BLOCK)
 _TRIES = 5
 _KEEPS = (400, 401, 403, 405, 501)
 """How registries refuse to remove a manifest, by their settings or to users who may only push."""
+_UNSURE = (400, 404)
+"""How they refuse a manifest whose parts are gone, or at a tag that another writer is writing."""
 _DEFAULT_TAG = "gpucache"
 _URL = re.compile(
     r"oci(?P<plain>\+http)?://(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?)"
@@ -316,7 +318,7 @@ class RegistryObjects:
         blobs = tuple(msgspec.structs.replace(blob, platform=platform) for blob, platform in parts)
         notes = _notes(about)
         top = _Manifest(2, _INDEX_TYPE, _ARTIFACT_TYPE, manifests=blobs, annotations=notes)
-        missing = () if last else (400, 404)
+        missing = () if last else _UNSURE
         return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
 
     def _merged(self, packs: Sequence[_Pack]) -> bool:
@@ -581,11 +583,17 @@ class RegistryObjects:
         return f"{self._tag}-{digest[7:19]}"
 
     def _put_manifest(self, tag: str, data: bytes, media_type: str, refused: Collection[int] = ()) -> bool:
-        """Write a manifest or an index; whether the status is none of those that may be refused."""
+        """Write a manifest or an index; whether the status is none of those that may be refused.
+
+        A refused one is sent again: some registries read a tag that another writer has not written whole.
+        """
         headers = {"Content-Type": media_type}
-        accepted = (200, 201, 202, *refused)
-        answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
-        return answer.status not in refused
+        for left in reversed(range(_TRIES)):
+            accepted = (200, 201, 202, *(_UNSURE if left else refused))
+            answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
+            if answer.status < 400:
+                return True
+        return False
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
         """A blob, sent again if it was refused: of two uploads at once some registries mix up the bytes."""

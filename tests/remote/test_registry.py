@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier, Event, Thread
@@ -21,6 +22,7 @@ import pytest
 from gpucache.answers.entries import CacheEntry, Location
 from gpucache.caches.own import OwnCache
 from gpucache.errors import RemoteError
+from gpucache.remote import connections
 from gpucache.remote import registry as store
 from gpucache.remote.objects import File, Files, Limits, Objects, open_objects
 from gpucache.remote.push import push
@@ -347,6 +349,25 @@ def test_a_refused_upload_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatc
     assert _create(f"{url}/again", (ONE, b"1")) == {ONE: True}
     assert refused == [400]
     assert _contents(f"{url}/again") == {ONE: b"1"}
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_refused_manifest_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """As docker-registry refuses one at a tag that another writer is writing."""
+    ask, refused = RegistryClient.ask, set[str]()
+
+    def half_written(client: RegistryClient, method: str, path: str, *more: Any, **how: Any) -> object:
+        if method == "PUT" and path.startswith("manifests/") and path not in refused:
+            refused.add(path)
+            assert status in more[0]
+            return connections.Reply(status, HTTPMessage(), b"", path)
+        return ask(client, method, path, *more, **how)
+
+    monkeypatch.setattr(RegistryClient, "ask", half_written)
+    place = f"{url}/half-written-{status}"
+    _finished(place, (ONE, b"1"))
+    assert len(refused) == 4
+    assert _contents(f"{place}:gpucache") == {ONE: b"1"}
 
 
 def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
