@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from gpucache.answers.run import Intercepted, RunResult
@@ -33,7 +34,13 @@ READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
 _SWITCH_S = 0.0002
-"""Python's switch interval: threads that store entries soon give way to one that a program waits for."""
+"""Python's switch interval: a thread that computes soon gives way to one that a program waits for."""
+_QUIET_S = 0.003
+"""How long no request came before the work after replies begins: after a build the next is soon asked for."""
+_PAUSES = 10
+"""How often that is waited for."""
+_FREE = 3
+"""How many threads wait for a connection before others end."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -173,58 +180,88 @@ def answer_all(handlers: Handlers, listener: int, place: Listening, first: int) 
     sys.setswitchinterval(_SWITCH_S)
     try:
         with socket.socket(fileno=os.dup(listener)) as own:
-            server = _Server(own, handlers, place)
-            server.begin(socket.socket(fileno=first))
-            server.accept()
-            server.drain()
+            _Server(own, handlers, place).run(socket.socket(fileno=first))
     finally:
         sys.setswitchinterval(interval_s)
 
 
 class _Server:
-    """Accepts connections, each of which is served in a separate thread."""
+    """Threads that each accept a connection and answer it, and one that does the work after the replies."""
 
     def __init__(self, listener: socket.socket, handlers: Handlers, place: Listening) -> None:
         self._listener = listener
         self._handlers = handlers
         self._place = place
-        self._answering: set[threading.Thread] = set()
         self._lock = threading.Lock()
-        self._following = threading.Lock()
-        """Locked by the thread that does the work after a reply, so that questions wait for one at most."""
+        self._threads = list[threading.Thread]()
+        self._free = 0
+        """How many threads wait for a connection, or are about to."""
+        self._asked_s = 0.0
+        """When the last request came."""
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
 
-    def drain(self) -> None:
+    def run(self, first: socket.socket) -> None:
+        """Serve until the end, including all requests sent before it, as far as ``drain_s`` allows."""
+        with suppress(RuntimeError):  # no thread is left
+            self._keeper.start()
+        self._hand_on()
+        self._answer(first)
+        while (connection := self._accepted()) is not None:
+            self._answer(connection)
         end_s = time.monotonic() + drain_s()
         with self._lock:
-            begun = tuple(self._answering)
+            begun = tuple(self._threads)
         for thread in begun:
             thread.join(max(0.0, end_s - time.monotonic()))
+        self._work.put(None)
+        if self._keeper.ident is None:
+            self._keep()
+        else:
+            self._keeper.join(max(0.0, end_s - time.monotonic()))
 
-    def accept(self) -> None:
-        """Serve until the end, including all requests sent before it."""
+    def _accepted(self) -> socket.socket | None:
+        """The next connection; None at the end."""
         while True:
             try:
-                connection, _ = self._listener.accept()
+                return self._listener.accept()[0]
             except OSError as error:
                 if self._place.ended:
-                    return
+                    return None
                 # No descriptor is left: the command goes on without us.
                 _debug("a connection could not be accepted: %s", error)
                 time.sleep(_RETRY_S)
-            else:
-                self.begin(connection)
 
-    def begin(self, connection: socket.socket) -> None:
-        thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
+    def _hand_on(self) -> None:
+        """Let another thread wait for a connection, unless one does."""
         with self._lock:
-            self._answering.add(thread)
+            if self._free:
+                return
+            self._free += 1
+            thread = threading.Thread(target=self._serve, daemon=True)
+            self._threads.append(thread)
         try:
             thread.start()
-        except RuntimeError:  # no thread is left
-            self._forget(thread)
-            connection.close()
+        except RuntimeError:  # no thread is left: this one is asked again when it has answered
+            with self._lock:
+                self._free -= 1
+                self._threads.remove(thread)
+
+    def _serve(self) -> None:
+        """Answer connections until the end, or until enough other threads wait for one."""
+        while (connection := self._accepted()) is not None:
+            with self._lock:
+                self._free -= 1
+            self._hand_on()
+            self._answer(connection)
+            with self._lock:
+                if self._free >= _FREE:
+                    self._threads.remove(threading.current_thread())
+                    return
+                self._free += 1
 
     def _answer(self, connection: socket.socket) -> None:
+        self._asked_s = time.monotonic()
         try:
             with connection:
                 connection.settimeout(READ_S)
@@ -234,23 +271,30 @@ class _Server:
                 reply = self._reply(connection)
                 with suppress(OSError):  # a message without a question waits for no reply
                     connection.sendall(_encoded(reply))
-            if reply.then is not None:
-                with self._following:
-                    reply.then()
         except OSError:
-            pass  # the asking process has gone
-        except Exception:
-            _debug("a request was answered, and the work after it failed", failed=True)
-        finally:
-            self._forget(threading.current_thread())
+            return  # the asking process has gone
+        if reply.then is not None:
+            self._work.put(reply.then)
+
+    def _keep(self) -> None:
+        """Do the work after replies, one after the other, while no program is likely to ask.
+
+        A thread that makes one system call after the other takes Python's lock again each time before a
+        thread that waits for it has woken up, so that a question would wait for the end of the work.
+        """
+        while (work := self._work.get()) is not None:
+            waited = 0
+            while self._asked_s + _QUIET_S > time.monotonic() and waited < _PAUSES and not self._place.ended:
+                waited += 1
+                time.sleep(_QUIET_S)
+            try:
+                work()
+            except Exception:
+                _debug("a request was answered, and the work after it failed", failed=True)
 
     def _refuse(self, stranger: str) -> None:
         if len(self._place.refused) < _REFUSED_CAP:
             self._place.refused[stranger] = None
-
-    def _forget(self, thread: threading.Thread) -> None:
-        with self._lock:
-            self._answering.discard(thread)
 
     def _reply(self, connection: socket.socket) -> Reply:
         try:

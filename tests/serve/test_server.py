@@ -14,7 +14,7 @@ from gpucache.errors import UsageError
 from gpucache.serve.listening import PATH_BYTES_CAP, Listening
 from gpucache.serve.server import Reply, answer_all, serve
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.serve.client import ask, ask_raw
 from tests.unprivileged import as_nobody, needs_root
 
@@ -100,6 +100,60 @@ def test_what_follows_a_reply_does_not_hold_it_up_and_is_finished() -> None:
         assert ask(path, Kind.BUILT) == Frame(Kind.OK)
         told.set()
     assert done == [True]
+
+
+def test_work_after_a_reply_lets_the_next_questions_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program builds again soon after a build; it waits for no entry to be written."""
+    order: list[str] = []
+    paused = threading.Event()
+
+    def other(_: Fields) -> Reply:
+        order.append("question")
+        return Reply(Kind.OK)
+
+    def pause(_: float) -> None:
+        if not order:
+            assert ask(path, Kind.OTHER) == Frame(Kind.OK)
+        paused.set()
+
+    monkeypatch.setattr("gpucache.serve.server._QUIET_S", 3600.0)
+    monkeypatch.setattr("gpucache.serve.server.time.sleep", pause)
+    work = Reply(Kind.OK, then=lambda: order.append("work"))
+    with serve({Kind.BUILT: lambda _: work, Kind.OTHER: other}) as path:
+        assert ask(path, Kind.BUILT) == Frame(Kind.OK)
+        assert paused.wait(PATIENCE_S)
+    assert order == ["question", "work"]
+
+
+def test_work_after_a_reply_is_done_though_questions_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for a quiet moment only so often."""
+    done = threading.Event()
+    monkeypatch.setattr("gpucache.serve.server._QUIET_S", 3600.0)
+    monkeypatch.setattr("gpucache.serve.server.time.sleep", lambda _: None)
+    with serve({Kind.BUILT: lambda _: Reply(Kind.OK, then=done.set)}) as path:
+        assert ask(path, Kind.BUILT) == Frame(Kind.OK)
+        assert done.wait(PATIENCE_S)
+
+
+def test_threads_that_wait_for_questions_end_when_there_are_enough() -> None:
+    """Many questions at once leave few threads."""
+    many = 12
+    all_there = threading.Barrier(many)
+
+    def meet(_: Fields) -> Reply:
+        all_there.wait(PATIENCE_S)
+        return Reply(Kind.OK)
+
+    before = threading.active_count()
+    with serve({Kind.BUILD: meet, Kind.OTHER: _echo}) as path:
+        asking = [threading.Thread(target=ask, args=(path, Kind.BUILD)) for _ in range(many)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+        wait_until(lambda: threading.active_count() <= before + 6)
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+    wait_until(lambda: threading.active_count() == before)
 
 
 def test_what_is_told_is_heard_after_the_end() -> None:
