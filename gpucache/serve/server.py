@@ -41,6 +41,8 @@ _PAUSES = 10
 """How often that is waited for."""
 _FREE = 3
 """How many threads wait for a connection before others end."""
+THREAD = "gpucache-answers"
+"""The name of those threads."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -210,10 +212,9 @@ class _Server:
         while (connection := self._accepted()) is not None:
             self._answer(connection)
         end_s = time.monotonic() + drain_s()
-        with self._lock:
-            begun = tuple(self._threads)
-        for thread in begun:
-            thread.join(max(0.0, end_s - time.monotonic()))
+        alive = threading.Thread.is_alive
+        while (left_s := end_s - time.monotonic()) > 0 and (left := [*filter(alive, [*self._threads])]):
+            left[0].join(left_s)  # which may have started another
         self._work.put(None)
         if self._keeper.ident is None:
             self._keep()
@@ -234,18 +235,12 @@ class _Server:
 
     def _hand_on(self) -> None:
         """Let another thread wait for a connection, unless one does."""
-        with self._lock:
-            if self._free:
-                return
-            self._free += 1
-            thread = threading.Thread(target=self._serve, daemon=True)
-            self._threads.append(thread)
-        try:
-            thread.start()
-        except RuntimeError:  # no thread is left: this one is asked again when it has answered
-            with self._lock:
-                self._free -= 1
-                self._threads.remove(thread)
+        with self._lock, suppress(RuntimeError):  # no thread is left: it is tried again after an answer
+            if not self._free:
+                thread = threading.Thread(target=self._serve, name=THREAD, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+                self._free += 1
 
     def _serve(self) -> None:
         """Answer connections until the end, or until enough other threads wait for one."""
@@ -271,8 +266,9 @@ class _Server:
                 reply = self._reply(connection)
                 with suppress(OSError):  # a message without a question waits for no reply
                     connection.sendall(_encoded(reply))
-        except OSError:
-            return  # the asking process has gone
+        except Exception:  # the asking process has gone, or there is no memory for its reply
+            _debug("a reply could not be sent", failed=True)
+            return
         if reply.then is not None:
             self._work.put(reply.then)
 

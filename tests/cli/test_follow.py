@@ -17,9 +17,10 @@ from gpucache.caches.interface import Cache
 from gpucache.cli.push import _followed
 from gpucache.engine.follow import Following
 from gpucache.engine.selection import Selected
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
 from tests.contracts.examples import EXAMPLES, open_example
-from tests.patience import wait_until
+from tests.patience import TIME_OUT_MS, wait_until
 
 pytest.importorskip("watchfiles", reason="the extra watch is not installed")
 pytestmark = [
@@ -42,7 +43,8 @@ sys.stdin.read()
 def environ(tmp_path: Path) -> Mapping[str, str]:
     names = {"GPUCACHE_DIR": "root", "HOME": "home", "XDG_CACHE_HOME": "cache"}
     (tmp_path / "home").mkdir()
-    return {**os.environ, **{name: str(tmp_path / place) for name, place in names.items()}}
+    places = {name: str(tmp_path / place) for name, place in names.items()}
+    return {**os.environ, **places, TIMEOUT: TIME_OUT_MS}
 
 
 def _job(store: Path, environ: Mapping[str, str], number: int = 2) -> "subprocess.Popen[str]":

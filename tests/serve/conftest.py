@@ -35,6 +35,12 @@ class Done:
         return [one["result"] for one in self.report["outcomes"]]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers in the process of a test wait for locks, threads and the disk as long as those of commands."""
+    monkeypatch.setenv(TIMEOUT, TIME_OUT_MS)
+
+
 @pytest.fixture(scope="session")
 def layer() -> Path:
     """The library for OpenCL's loader, built here if the installation did not."""

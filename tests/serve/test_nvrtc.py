@@ -401,9 +401,7 @@ class _Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Program:
-    """Its lookups may take any time on this machine."""
-    monkeypatch.setenv(TIMEOUT, TIME_OUT_MS)
+def program(tmp_path: Path) -> _Program:
     if sys.platform == "darwin":
         pytest.skip("there is no NVRTC for macOS")
     (tmp_path / "value.h").write_text("#define VALUE 7\n")

@@ -12,7 +12,7 @@ import pytest
 
 from gpucache.errors import UsageError
 from gpucache.serve.listening import PATH_BYTES_CAP, Listening
-from gpucache.serve.server import Reply, answer_all, serve
+from gpucache.serve.server import THREAD, Reply, _Server, answer_all, serve
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode
 from tests.patience import PATIENCE_S, wait_until
 from tests.serve.client import ask, ask_raw
@@ -24,6 +24,16 @@ _PASS = Frame(Kind.PASS, (b"",))
 
 def _echo(fields: Fields) -> Reply:
     return Reply(Kind.HIT, fields.rest())
+
+
+def _answering() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == THREAD]
+
+
+def _silent() -> socket.socket:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    return ours
 
 
 def _raise(fields: Fields) -> Reply:
@@ -144,16 +154,54 @@ def test_threads_that_wait_for_questions_end_when_there_are_enough() -> None:
         all_there.wait(PATIENCE_S)
         return Reply(Kind.OK)
 
-    before = threading.active_count()
     with serve({Kind.BUILD: meet, Kind.OTHER: _echo}) as path:
         asking = [threading.Thread(target=ask, args=(path, Kind.BUILD)) for _ in range(many)]
         for thread in asking:
             thread.start()
         for thread in asking:
             thread.join()
-        wait_until(lambda: threading.active_count() <= before + 6)
+        wait_until(lambda: len(_answering()) <= 4)
         assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
-    wait_until(lambda: threading.active_count() == before)
+    wait_until(lambda: not _answering())
+
+
+def test_a_thread_that_is_started_at_the_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket is closed then, and another one may get its number."""
+    hand_on, join, own = _Server._hand_on, threading.Thread.join, threading.current_thread()
+    taken, ending, late = threading.Event(), threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    ends: list[str] = []
+
+    def accept(_: _Server) -> socket.socket | None:
+        if (thread := threading.current_thread()) is own:
+            assert taken.wait(PATIENCE_S)
+        elif not threads:
+            threads.append(thread)
+            taken.set()
+            return _silent()
+        elif thread not in threads:
+            assert late.wait(PATIENCE_S)
+            ends.append("thread")
+        return None
+
+    def hand_on_at_the_end(server: _Server) -> None:
+        assert not taken.is_set() or ending.wait(PATIENCE_S)
+        hand_on(server)
+
+    def note_join(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == THREAD:
+            (late if ending.is_set() else ending).set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(_Server, "_accepted", accept)
+    monkeypatch.setattr(_Server, "_hand_on", hand_on_at_the_end)
+    monkeypatch.setattr(threading.Thread, "join", note_join)
+    with socket.socket(socket.AF_UNIX) as listener:
+        _Server(listener, {}, Listening(partial(answer_all, {}))).run(_silent())
+        ends.append("server")
+    late.set()
+    wait_until(lambda: not _answering())
+    assert ends == ["thread", "server"]
 
 
 def test_what_is_told_is_heard_after_the_end() -> None:
