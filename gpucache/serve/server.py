@@ -11,12 +11,12 @@ import struct
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from gpucache.answers.run import Intercepted, RunResult
@@ -37,8 +37,8 @@ _SWITCH_S = 0.0002
 """Python's switch interval: a thread that computes soon gives way to one that a program waits for."""
 _QUIET_S = 0.003
 """How long no request came before the work after replies begins: after a build the next is soon asked for."""
-_PAUSES = 10
-"""How often that is waited for."""
+_DELAY_S = 0.03
+"""How long it waits for that."""
 _FREE = 3
 """How many threads wait for a connection before others end."""
 THREAD = "gpucache-answers"
@@ -151,7 +151,10 @@ class Later(Generic[S]):
     def _begin(self) -> None:
         """Make the service, in another thread, so that no request waits longer than its limit."""
         if self._begun.acquire(blocking=False):
-            threading.Thread(target=self._run, name="gpucache-service", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="gpucache-service", daemon=True).start()
+            except RuntimeError:  # no thread is left
+                self._run()
 
     def _run(self) -> None:
         try:
@@ -188,7 +191,7 @@ def answer_all(handlers: Handlers, listener: int, place: Listening, first: int) 
 
 
 class _Server:
-    """Threads that each accept a connection and answer it, and one that does the work after the replies."""
+    """Threads that each accept a connection and answer it; one at a time does the work after replies."""
 
     def __init__(self, listener: socket.socket, handlers: Handlers, place: Listening) -> None:
         self._listener = listener
@@ -198,28 +201,26 @@ class _Server:
         self._threads = list[threading.Thread]()
         self._free = 0
         """How many threads wait for a connection, or are about to."""
+        self._over = threading.Event()
+        """Set when the last connection has been accepted."""
         self._asked_s = 0.0
         """When the last request came."""
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._work = deque[tuple[float, Callable[[], None]]]()
+        """The work after replies, each with the time from which it waits no more."""
+        self._keeping = threading.Lock()
 
     def run(self, first: socket.socket) -> None:
         """Serve until the end, including all requests sent before it, as far as ``drain_s`` allows."""
-        with suppress(RuntimeError):  # no thread is left
-            self._keeper.start()
-        self._hand_on()
-        self._answer(first)
-        while (connection := self._accepted()) is not None:
-            self._answer(connection)
+        connection: socket.socket | None = first
+        while connection is not None and not self._hand_on(connection):
+            connection.close()
+            connection = self._accepted()
+        self._over.wait()
         end_s = time.monotonic() + drain_s()
-        alive = threading.Thread.is_alive
-        while (left_s := end_s - time.monotonic()) > 0 and (left := [*filter(alive, [*self._threads])]):
-            left[0].join(left_s)  # which may have started another
-        self._work.put(None)
-        if self._keeper.ident is None:
-            self._keep()
-        else:
-            self._keeper.join(max(0.0, end_s - time.monotonic()))
+        with self._lock:  # none starts any more: a thread that saw the end counts as free
+            begun = tuple(self._threads)
+        for thread in begun:
+            thread.join(max(0.0, end_s - time.monotonic()))
 
     def _accepted(self) -> socket.socket | None:
         """The next connection; None at the end."""
@@ -228,27 +229,35 @@ class _Server:
                 return self._listener.accept()[0]
             except OSError as error:
                 if self._place.ended:
+                    self._over.set()
                     return None
                 # No descriptor is left: the command goes on without us.
                 _debug("a connection could not be accepted: %s", error)
                 time.sleep(_RETRY_S)
 
-    def _hand_on(self) -> None:
-        """Let another thread wait for a connection, unless one does."""
-        with self._lock, suppress(RuntimeError):  # no thread is left: it is tried again after an answer
+    def _hand_on(self, connection: socket.socket | None = None) -> bool:
+        """Start a thread that serves this connection or the next, unless one waits; False if none is left."""
+        with self._lock:
             if not self._free:
-                thread = threading.Thread(target=self._serve, name=THREAD, daemon=True)
-                thread.start()
+                thread = threading.Thread(target=self._serve, args=(connection,), name=THREAD, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
                 self._threads.append(thread)
                 self._free += 1
+        return True
 
-    def _serve(self) -> None:
+    def _serve(self, connection: socket.socket | None) -> None:
         """Answer connections until the end, or until enough other threads wait for one."""
-        while (connection := self._accepted()) is not None:
+        while (connection := connection or self._accepted()) is not None:
             with self._lock:
                 self._free -= 1
-            self._hand_on()
-            self._answer(connection)
+            with connection:
+                if self._hand_on():  # else the command goes on without us
+                    self._answer(connection)
+            connection = None
+            self._keep()
             with self._lock:
                 if self._free >= _FREE:
                     self._threads.remove(threading.current_thread())
@@ -258,19 +267,17 @@ class _Server:
     def _answer(self, connection: socket.socket) -> None:
         self._asked_s = time.monotonic()
         try:
-            with connection:
-                connection.settimeout(READ_S)
-                if stranger := _stranger(connection):
-                    self._refuse(stranger)
-                    return
-                reply = self._reply(connection)
-                with suppress(OSError):  # a message without a question waits for no reply
-                    connection.sendall(_encoded(reply))
+            connection.settimeout(READ_S)
+            if stranger := _stranger(connection):
+                self._refuse(stranger)
+                return
+            reply = self._reply(connection)
+            with suppress(OSError):  # a message without a question waits for no reply
+                connection.sendall(_encoded(reply))
+            if reply.then is not None:
+                self._work.append((time.monotonic() + _DELAY_S, reply.then))
         except Exception:  # the asking process has gone, or there is no memory for its reply
             _debug("a reply could not be sent", failed=True)
-            return
-        if reply.then is not None:
-            self._work.put(reply.then)
 
     def _keep(self) -> None:
         """Do the work after replies, one after the other, while no program is likely to ask.
@@ -278,15 +285,16 @@ class _Server:
         A thread that makes one system call after the other takes Python's lock again each time before a
         thread that waits for it has woken up, so that a question would wait for the end of the work.
         """
-        while (work := self._work.get()) is not None:
-            waited = 0
-            while self._asked_s + _QUIET_S > time.monotonic() and waited < _PAUSES and not self._place.ended:
-                waited += 1
-                time.sleep(_QUIET_S)
-            try:
-                work()
-            except Exception:
-                _debug("a request was answered, and the work after it failed", failed=True)
+        while self._work and self._keeping.acquire(blocking=False):
+            while self._work:
+                latest_s, work = self._work.popleft()
+                while not self._place.ended and time.monotonic() < min(self._asked_s + _QUIET_S, latest_s):
+                    time.sleep(_QUIET_S)
+                try:
+                    work()
+                except Exception:
+                    _debug("a request was answered, and the work after it failed", failed=True)
+            self._keeping.release()
 
     def _refuse(self, stranger: str) -> None:
         if len(self._place.refused) < _REFUSED_CAP:

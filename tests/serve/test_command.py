@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import cast
 
 import pytest
@@ -337,6 +337,16 @@ def test_a_service_that_nothing_has_asked_is_made_when_it_is_wanted() -> None:
     made = later.now()
     assert isinstance(made, _Built) and later.now() is made
     assert Later(broken, []).now() is None
+
+
+def test_a_service_is_made_without_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None may be left; questions would wait for one that is never made."""
+
+    def none_left(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", none_left)
+    assert isinstance(Later(_Built, []).now(), _Built)
 
 
 def test_builds_are_reported_in_the_order_of_their_start() -> None:

@@ -5,14 +5,17 @@ import socket
 import stat
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gpucache.errors import UsageError
 from gpucache.serve.listening import PATH_BYTES_CAP, Listening
-from gpucache.serve.server import THREAD, Reply, _Server, answer_all, serve
+from gpucache.serve.server import THREAD, Reply, answer_all, serve
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode
 from tests.patience import PATIENCE_S, wait_until
 from tests.serve.client import ask, ask_raw
@@ -28,12 +31,6 @@ def _echo(fields: Fields) -> Reply:
 
 def _answering() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == THREAD]
-
-
-def _silent() -> socket.socket:
-    ours, theirs = socket.socketpair()
-    theirs.close()
-    return ours
 
 
 def _raise(fields: Fields) -> Reply:
@@ -127,6 +124,7 @@ def test_work_after_a_reply_lets_the_next_questions_go_first(monkeypatch: pytest
         paused.set()
 
     monkeypatch.setattr("gpucache.serve.server._QUIET_S", 3600.0)
+    monkeypatch.setattr("gpucache.serve.server._DELAY_S", 3600.0)
     monkeypatch.setattr("gpucache.serve.server.time.sleep", pause)
     work = Reply(Kind.OK, then=lambda: order.append("work"))
     with serve({Kind.BUILT: lambda _: work, Kind.OTHER: other}) as path:
@@ -136,13 +134,41 @@ def test_work_after_a_reply_lets_the_next_questions_go_first(monkeypatch: pytest
 
 
 def test_work_after_a_reply_is_done_though_questions_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for a quiet moment only so often."""
+    """It waits for a quiet moment only so long."""
     done = threading.Event()
     monkeypatch.setattr("gpucache.serve.server._QUIET_S", 3600.0)
-    monkeypatch.setattr("gpucache.serve.server.time.sleep", lambda _: None)
+    monkeypatch.setattr("gpucache.serve.server._DELAY_S", 0.0)
     with serve({Kind.BUILT: lambda _: Reply(Kind.OK, then=done.set)}) as path:
         assert ask(path, Kind.BUILT) == Frame(Kind.OK)
         assert done.wait(PATIENCE_S)
+
+
+def test_work_has_waited_while_the_work_before_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it piles up while questions keep coming, with its binaries and the locks of its keys."""
+    pauses: list[str] = []
+
+    def ask_until_it_is_closed() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(path))
+            connection.sendall(encode(Frame(Kind.BUILT, ())))
+            while connection.recv(1 << 10):
+                pass
+
+    def pause(_: float) -> None:
+        for _ in range(0 if pauses else 3):
+            ask_until_it_is_closed()
+        pauses.append("the clock goes on")
+
+    clock = SimpleNamespace(monotonic=lambda: 100.0 * len(pauses), sleep=pause)
+    monkeypatch.setattr("gpucache.serve.server._QUIET_S", 1e9)
+    monkeypatch.setattr("gpucache.serve.server._DELAY_S", 50.0)
+    monkeypatch.setattr("gpucache.serve.server.time", clock)
+    all_done = threading.Semaphore(0)
+    with serve({Kind.BUILT: lambda _: Reply(Kind.OK, then=all_done.release)}) as path:
+        ask_until_it_is_closed()
+        for _ in range(4):
+            assert all_done.acquire(timeout=PATIENCE_S)
+        assert len(pauses) == 1
 
 
 def test_threads_that_wait_for_questions_end_when_there_are_enough() -> None:
@@ -165,43 +191,75 @@ def test_threads_that_wait_for_questions_end_when_there_are_enough() -> None:
     wait_until(lambda: not _answering())
 
 
-def test_a_thread_that_is_started_at_the_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The socket is closed then, and another one may get its number."""
-    hand_on, join, own = _Server._hand_on, threading.Thread.join, threading.current_thread()
-    taken, ending, late = threading.Event(), threading.Event(), threading.Event()
-    threads: list[threading.Thread] = []
-    ends: list[str] = []
-
-    def accept(_: _Server) -> socket.socket | None:
-        if (thread := threading.current_thread()) is own:
-            assert taken.wait(PATIENCE_S)
-        elif not threads:
-            threads.append(thread)
-            taken.set()
-            return _silent()
-        elif thread not in threads:
-            assert late.wait(PATIENCE_S)
-            ends.append("thread")
-        return None
-
-    def hand_on_at_the_end(server: _Server) -> None:
-        assert not taken.is_set() or ending.wait(PATIENCE_S)
-        hand_on(server)
-
-    def note_join(thread: threading.Thread, timeout: float | None = None) -> None:
-        if thread.name == THREAD:
-            (late if ending.is_set() else ending).set()
-        join(thread, timeout)
-
-    monkeypatch.setattr(_Server, "_accepted", accept)
-    monkeypatch.setattr(_Server, "_hand_on", hand_on_at_the_end)
-    monkeypatch.setattr(threading.Thread, "join", note_join)
-    with socket.socket(socket.AF_UNIX) as listener:
-        _Server(listener, {}, Listening(partial(answer_all, {}))).run(_silent())
-        ends.append("server")
-    late.set()
+def test_the_end_waits_for_no_request_that_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that a command has left behind may be stopped in the middle of one, the first too."""
+    monkeypatch.setattr("gpucache.serve.server.drain_s", lambda: 0.0)
+    monkeypatch.setattr("gpucache.serve.listening.drain_s", lambda: PATIENCE_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with serve({Kind.OTHER: _echo}) as path:
+            connection.connect(str(path))
+            assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(1)
     wait_until(lambda: not _answering())
-    assert ends == ["thread", "server"]
+
+
+def test_the_end_may_come_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program ends right after a message that needs no reply, which a thread takes for another to wait."""
+    start, starting, replied = threading.Thread.start, threading.Event(), threading.Event()
+
+    def start_late(thread: threading.Thread) -> None:
+        if asking and thread.name == THREAD:
+            starting.set()
+            wait_until(lambda: replied.is_set() or listening.error is not None)
+        start(thread)
+
+    def answer(_: Fields) -> Reply:
+        wait_until(lambda: listening.ended)
+        return Reply(Kind.OK)
+
+    def wait_for_reply() -> None:
+        with suppress(OSError):  # it came after the end
+            ask(path, Kind.BUILD)
+            replied.set()
+
+    listening = Listening(partial(answer_all, {Kind.BUILD: answer, Kind.OTHER: _echo}))
+    path, asking = Path(listening.open()), list[threading.Thread]()
+    ask(path, Kind.OTHER)
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    while not starting.wait(0.01):
+        asking.append(threading.Thread(target=wait_for_reply))
+        start(asking[-1])
+    listening.close()
+    assert (listening.error, _answering()) == (None, [])
+    for thread in asking:
+        thread.join()
+
+
+def test_a_server_without_a_thread_has_them_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command goes on without it meanwhile: one thread alone would have all wait for each."""
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with serve({Kind.OTHER: _echo}) as path:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", none_left)
+            for _ in range(2):
+                with pytest.raises((OSError, WireError)):
+                    ask(path, Kind.OTHER)
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+
+
+def test_a_reply_that_cannot_be_sent_leaves_the_server() -> None:
+    """No memory may be left for the reply's bytes."""
+    broken = Reply(Kind.HIT, (cast("bytes", None),))
+    with serve({Kind.BUILD: lambda _: broken, Kind.OTHER: _echo}) as path:
+        for _ in range(5):
+            with pytest.raises((OSError, WireError)):
+                ask(path, Kind.BUILD)
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
 
 
 def test_what_is_told_is_heard_after_the_end() -> None:
