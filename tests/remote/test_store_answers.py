@@ -32,13 +32,13 @@ _ONE, _OTHER = made_entry("-O3"), made_entry("-O2")
 
 
 class Machine:
-    """A process that uses a store, and its messages for the user."""
+    """A process that uses a store with patience, and its messages for the user."""
 
     def __init__(self, fleet: Fleet, **settings: object) -> None:
         self.told: list[str] = []
         trusted = str(settings.pop("trusted")) if "trusted" in settings else fleet.key().text
         signing = settings.pop("signing", None)
-        remote = Remote(**{"url": str(fleet.store), **settings})  # type: ignore[arg-type]
+        remote = Remote(**{"url": str(fleet.store), "timeout_s": PATIENCE_S, **settings})  # type: ignore[arg-type]
         self.store = RemoteStore(remote, trusted, Path(str(signing)) if signing else None, self.told.append)
 
     def finds(self, *keys: CacheKey) -> list[bool]:
@@ -296,7 +296,7 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
 
 def _missed(fleet: Fleet, **settings: object) -> list[str]:
     """The sentences of a machine after two misses."""
-    machine = Machine(fleet, timeout_s=60.0, **settings)
+    machine = Machine(fleet, **settings)
     assert [machine.finds(_ONE.key), machine.finds(_OTHER.key)] == [[False]] * 2
     return machine.told
 
