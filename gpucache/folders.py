@@ -52,6 +52,13 @@ def give_back(fd: int) -> None:
         pass
 
 
+def write(fd: int, data: bytes) -> None:
+    """Write all of some bytes, as one call may write a part of them; raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
 def sync_all(fds: Sequence[int]) -> None:
     """Let files survive a power cut; raises OSError.
 
@@ -223,9 +230,7 @@ class Folder:
         try:
             try:
                 for piece in (data,) if isinstance(data, bytes) else data:
-                    rest = memoryview(piece)
-                    while rest:
-                        rest = rest[os.write(fd, rest) :]
+                    write(fd, piece)
                 if times_ns is not None and os.utime in os.supports_fd:
                     os.utime(fd, ns=times_ns)
                 if durable:

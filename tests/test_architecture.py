@@ -389,12 +389,12 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_280,
+    "caches": 17_310,
     "engine": 8_916,
     "native": 6_976,
     "answers": 5_447,
     "cli": 6_348,
-    "remote": 4_928,
+    "remote": 4_933,
     "serve": 4_522,
     "store": 4_097,
     "backends": 3_785,
@@ -414,7 +414,7 @@ LINES: Mapping[str, int] = {
     "settings": 404,
     "model": 350,
     "triton": 350,
-    "folders": 355,
+    "folders": 360,
     "include": 350,
     "assembly": 321,
     "keys": 300,

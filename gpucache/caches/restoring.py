@@ -18,14 +18,13 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from gpucache.answers.entries import Problem
-from gpucache.caches.files import Files, free_abandoned, open_folder, read, take_lock
+from gpucache.caches.files import Files, free_abandoned, read, take_lock
 from gpucache.caches.format import HOUR_NS, Check
 from gpucache.caches.portable import PortableEntry, PortableFile, Restored, Start
 from gpucache.errors import FormatError
-from gpucache.folders import Folder, give, sync_all
+from gpucache.folders import Folder, give, sync_all, write
 
 if TYPE_CHECKING:
     from gpucache.caches.format import Format
@@ -49,23 +48,29 @@ def restoring(made: "Format", check: Check) -> Iterator[Start]:
     """
     make_folder(made.root)
     with staging(made.root) as staged:
-        numbers, unsynced = count(), dict[Path, None]()
+        numbers, unsynced = count(), dict[tuple[Folder, str], None]()
+        spare = list[Folder]()  # empty directories, each for one entry at a time
         # Files written after this are found when an entry does not come into place.
         there = cache(lambda: {one.key for one in made.items("")})
 
         def start(entry: PortableEntry) -> Callable[[], Restored]:
-            below = staged / str(next(numbers))
+            if not spare:
+                make_folder(path := staged / str(next(numbers)))
+                spare.append(Folder.at(path))
+            below = spare.pop()
+
             try:
                 end = _started(made, entry, check, below, there(), unsynced)
-            except BaseException:
-                shutil.rmtree(below, ignore_errors=True)
+            except BaseException:  # such as that somebody removed the directory
+                shutil.rmtree(below.path, ignore_errors=True)
                 raise
 
             def cleared() -> Restored:
                 try:
                     return end()
                 finally:  # a full disk has room for the next one
-                    shutil.rmtree(below, ignore_errors=True)
+                    if _emptied(below):
+                        spare.append(below)
 
             return cleared
 
@@ -80,7 +85,7 @@ def staging(root: Path) -> Iterator[Path]:
     if [name for name in left if _remove_if_dead(root / name)]:
         _free_locks(root)
     while True:
-        path = root / f"{STAGING}{os.getpid()}-{uuid4().hex[:8]}"
+        path = root / f"{STAGING}{os.getpid()}-{os.urandom(4).hex()}"
         path.mkdir(mode=0o700)
         give(path)
         fd = _held(path)
@@ -93,29 +98,48 @@ def staging(root: Path) -> Iterator[Path]:
         os.close(fd)
 
 
-def _write_files(root: Path, files: Sequence[PortableFile]) -> None:
-    """Write the files of an entry below a root; raises OSError, FormatError for modes."""
+def _emptied(folder: Folder) -> bool:
+    """Whether a directory is empty now; else it is removed as far as possible."""
+    try:
+        for found in [*folder.entries()]:
+            folder.unlink(found.name)
+    except OSError:  # a directory in it
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.close()
+        return False
+    return True
+
+
+def _inside(folder: Folder, parts: Sequence[str]) -> Folder:
+    """A directory below an open one, or that itself, to be closed either way; raises OSError."""
+    return folder.folder(*parts) if parts else folder.lent()
+
+
+def _write_files(below: Folder, files: Sequence[PortableFile]) -> None:
+    """Write the files of an entry below a directory; raises OSError, FormatError for modes."""
     for one in files:
         if not one.mode & stat.S_IRUSR:
             raise FormatError(f"its owner may not read {one.name}")
-        path = root / one.name
-        make_folder(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(one.data)
-            if hasattr(os, "fchmod"):
-                os.fchmod(fd, one.mode)
-            give(fd)
+        *parts, last = one.name.split("/")
+        if parts:
+            make_folder(below.path.joinpath(*parts))
+        with _inside(below, parts) as folder:
+            fd = folder.open_for_writing(last, os.O_WRONLY | os.O_TRUNC, one.mode)
+        try:
+            write(fd, one.data)
+        finally:
+            os.close(fd)
 
 
-def _sync(paths: Sequence[Path]) -> None:
+def _sync(files: Sequence[tuple[Folder, str]]) -> None:
     """Let files survive a power cut, as far as they are there; raises OSError."""
-    for at in range(0, len(paths), _OPEN_AT_ONCE):
+    for at in range(0, len(files), _OPEN_AT_ONCE):
         with ExitStack() as opened:
             fds = []
-            for path in paths[at : at + _OPEN_AT_ONCE]:
+            for below, name in files[at : at + _OPEN_AT_ONCE]:
                 with suppress(FileNotFoundError):
-                    fds.append(os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY))
+                    flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY
+                    fds.append(below.open_file(*name.split("/"), flags=flags))
                     opened.callback(os.close, fds[-1])
             sync_all(fds)
 
@@ -135,9 +159,9 @@ def _started(
     made: "Format",
     entry: PortableEntry,
     check: Check,
-    below: Path,
+    below: Folder,
     there: Container[str],
-    unsynced: dict[Path, None],
+    unsynced: dict[tuple[Folder, str], None],
 ) -> Callable[[], Restored]:
     """Stage an entry, unless ``there`` has a sound one; returns the function that publishes it."""
     old, wrong = _judged(made, entry, check) if entry.key in there else (None, None)
@@ -146,7 +170,7 @@ def _started(
         return lambda: Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
     names = [one.name for one in made.placed(entry, made.root)]
-    mine = dict.fromkeys(below / name for name in names)
+    mine = dict.fromkeys((below, name) for name in names)
     unsynced.update(mine)
 
     def end() -> Restored:
@@ -155,8 +179,8 @@ def _started(
                 _sync([*unsynced])
                 unsynced.clear()
             finally:  # after an error the others try again
-                for path in mine:
-                    unsynced.pop(path, None)
+                for one in mine:
+                    unsynced.pop(one, None)
         if sound and old is not None:
             made.merge(old, entry)
             return Restored(done=True)
@@ -169,7 +193,7 @@ def _started(
         moved = [name for name in names if name != made.index]
         for _ in range(_TRIES):
             with suppress(FileNotFoundError), made.lock(item._replace(root=made.root)):
-                if made.publish(entry, lambda: _publish(below, made.root, moved)):
+                if made.publish(entry, lambda: _publish(below, made.root, moved, alone=len(names) == 1)):
                     return Restored(done=True)
                 break
         now, wrong_now = _judged(made, entry, check)
@@ -194,18 +218,20 @@ def _may_grow(old: Files, wrong: Problem) -> bool:
     return not (wrong.kind and wrong.kind.wrong) and abs(age_ns) < HOUR_NS
 
 
-def _staged(made: "Format", entry: PortableEntry, check: Check, below: Path) -> Files:
+def _staged(made: "Format", entry: PortableEntry, check: Check, below: Folder) -> Files:
     """Write an entry below a directory and check it; returns it as it will be in the cache."""
-    trial = made.placed(entry, below)
+    trial = made.placed(entry, below.path)
     _write_files(below, trial)
-    probe = type(made)(made.location._replace(root=str(below)), made.now_ns)
+    probe = type(made)(made.location._replace(root=str(below.path)), made.now_ns)
     found = list(probe.items(""))
     seen = [(one, name) for one in found for name in one.names if not stat.S_ISDIR(one.seen[name].st_mode)]
     names = {"/".join((*one.parts, name)) for one, name in seen}
     whole = len(found) == 1 and names == {one.name for one in trial} - {made.index}
     if not whole or found[0].key != entry.key:
         raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
-    if wrong := check(probe, found[0]):
+    data = {one.name: one.data for one in trial}
+    held = {name: data["/".join((*one.parts, name))] for one, name in seen}
+    if wrong := check(probe, found[0]._replace(held=held)):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
     final = made.placed(entry, made.root)
     _write_files(below, [one for one in final if one not in trial])
@@ -231,41 +257,45 @@ def _is_entry(made: "Format", item: Files) -> bool:
         return True
 
 
-def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:
-    """Move files into place in their order; False if other files are there, which another process wrote."""
+def _publish(below: Folder, place: Path, names: Sequence[str], *, alone: bool) -> bool:
+    """Move files into place in their order; False if other files are there, which another process wrote.
+
+    A file that is an entry ``alone`` has no others to fit.
+    """
     linked: list[str] = []
-    for name in names:
-        *folders, last = name.split("/")
-        if _moved_with_folder(below, root, folders):
-            continue
-        # The last one makes the others count, so they must be this entry's before it and after it.
-        if not linked and not all(_same(below, root, one) for one in names):
+    with Folder.at(place) as root:
+        for name in names:
+            *folders, last = name.split("/")
+            if _moved_with_folder(below, root, folders):
+                continue
+            # The last one makes the others count, so they must be this entry's before it and after it.
+            if not alone and not linked and not all(_same(below, root, one) for one in names):
+                return False
+            if name == names[-1] and not all(_same(below, root, one) for one in linked):
+                return False
+            with _inside(below, folders) as source, _inside(root, folders) as into:
+                try:
+                    source.link(last, into, last)
+                except FileExistsError:
+                    if not _same(below, root, name):
+                        return False
+                except OSError:  # a file system without hard links
+                    if _exists(into, last):
+                        return False
+                    source.move(last, into, last)
+                linked.append(name)
+        if not alone and not all(_same(below, root, one) for one in linked):
+            with _inside(root, folders) as into, suppress(FileNotFoundError):
+                into.unlink(last)
             return False
-        if name == names[-1] and not all(_same(below, root, one) for one in linked):
-            return False
-        with open_folder(below, *folders) as source, open_folder(root, *folders) as into:
-            try:
-                source.link(last, into, last)
-            except FileExistsError:
-                if not _same(below, root, name):
-                    return False
-            except OSError:  # a file system without hard links
-                if _exists(into, last):
-                    return False
-                source.move(last, into, last)
-            linked.append(name)
-    if not all(_same(below, root, one) for one in linked):
-        with open_folder(root, *folders) as into, suppress(FileNotFoundError):
-            into.unlink(last)
-        return False
     return True
 
 
-def _same(below: Path, root: Path, name: str) -> bool:
+def _same(below: Folder, root: Folder, name: str) -> bool:
     """Whether a file in the cache may be this entry's: its bytes are equal, or one is missing."""
     *folders, last = name.split("/")
     try:
-        with open_folder(below, *folders) as source, open_folder(root, *folders) as there:
+        with _inside(below, folders) as source, _inside(root, folders) as there:
             mine, found = source.lstat(last), there.lstat(last)
             if os.path.samestat(mine, found) or mine.st_size != found.st_size:
                 return mine.st_size == found.st_size
@@ -276,10 +306,10 @@ def _same(below: Path, root: Path, name: str) -> bool:
         return False
 
 
-def _moved_with_folder(below: Path, root: Path, folders: Sequence[str]) -> bool:
+def _moved_with_folder(below: Folder, root: Folder, folders: Sequence[str]) -> bool:
     """Whether a file came into place with its directory, which was renamed for it or an earlier file."""
     for depth, part in enumerate(folders):
-        with open_folder(below, *folders[:depth]) as source, open_folder(root, *folders[:depth]) as into:
+        with _inside(below, folders[:depth]) as source, _inside(root, folders[:depth]) as into:
             if not _exists(source, part) or _moved(source, part, into):
                 return True
     return False

@@ -13,11 +13,12 @@ these objects and the names of files' objects. Must not know caches.
 import os
 import re
 import sys
+import time
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -50,7 +51,7 @@ MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS = 64
 _KEY = re.compile(r"[0-9a-f]{64}")
-_TOGETHER = 64
+_TOGETHER, _SLOW_S = 64, 0.02
 _TRIES = 5
 """How often the listing is repeated if catalogues were merged meanwhile."""
 _MOST_UNPROVEN_BYTES = 256 << 20
@@ -279,8 +280,12 @@ def read_objects(
         return group, data, None
 
     failed: list[RemoteError] = []
-    groups = batches(records, _TOGETHER, lambda one: one.record.size_bytes)
-    for group, data, error in in_parallel(read, takewhile(lambda _: not failed, groups), 2):
+    groups = takewhile(lambda _: not failed, batches(records, _TOGETHER, lambda one: one.record.size_bytes))
+    began = time.monotonic()
+    first = [*map(read, islice(groups, 1))]
+    # As in a directory, a thread costs more than it saves where nothing has to be waited for.
+    some = map if time.monotonic() - began < _SLOW_S else partial(in_parallel, workers=2)
+    for group, data, error in chain(first, some(read, groups)):
         failed.extend([error] if error else [])
         yield group, data
     if failed:

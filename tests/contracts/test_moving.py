@@ -4,6 +4,7 @@ An entry leaves one cache in its portable form and comes into another at another
 finds it sound and would send it on unchanged. Anything else is not written.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING
 from gpucache.errors import FormatError
 from gpucache.remote.records import record_of
+from tests.caches.cupy import build as cupy
 from tests.contracts.examples import EXAMPLES, Example, open_example
 
 
@@ -61,6 +63,29 @@ def test_entries_that_moved_are_sound_and_move_on_unchanged(name: str, tmp_path:
         assert not [one for one in cache.check(entry).findings if one.kind.wrong]
     assert [record_of(one).digest for one in _packed(cache)] == [record_of(one).digest for one in packed]
     assert not [one for one in _files(tmp_path / "here") if STAGING in one]
+
+
+def test_entries_of_one_file_come_by_the_same_few_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A staging directory serves further entries, so that a pull of thousands makes no more of them."""
+    made, mkdir = list[object](), os.mkdir
+
+    def counted(path: str, *args: object, **named: object) -> None:
+        made.append(path)
+        mkdir(path, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "mkdir", counted)
+    counts = []
+    for count in (100, 200):
+        place, there = tmp_path / f"here{count}", tmp_path / f"there{count}"
+        for number in range(count):
+            cupy.put(there, number)
+        packed = _packed(open_example("cupy", there))
+        made.clear()
+        assert all(one.done for one in open_example("cupy", place).restore(packed))
+        counts.append(len(made))
+    assert counts[0] == counts[1]
 
 
 @every_moving

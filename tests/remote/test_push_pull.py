@@ -3,11 +3,13 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -374,13 +376,31 @@ def test_a_pull_opens_its_root_once_for_all_entries(fleet: Fleet, monkeypatch: p
 
     monkeypatch.setattr("gpucache.store.root_folder.open_root", counted)
     numbers = []
-    for count in (3, 30):
-        fleet.push(fleet.make(f"from-{count}", "gpucache", count), key=fleet.key)
+    for size in (3, 30):
+        fleet.push(fleet.make(f"from-{size}", "gpucache", size), key=fleet.key)
         opened.clear()
-        pulled = fleet.pull(fleet.cache(f"to-{count}", "gpucache"), trusted=fleet.trusted)
+        pulled = fleet.pull(fleet.cache(f"to-{size}", "gpucache"), trusted=fleet.trusted)
         assert "pulled" in _results(pulled)
         numbers.append(len(opened))
     assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize(("step_s", "workers"), [(0, []), (1, [2])])
+def test_a_thread_reads_ahead_where_reads_take_time(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, step_s: int, workers: list[int]
+) -> None:
+    """Of a store on a local disk the thread would cost more than it saves."""
+    fleet.push(fleet.make("a", "cupy", 3), key=fleet.key)
+    clock, asked = count(step=step_s), list[int]()
+
+    def parallel(call: Callable[[object], object], items: Iterable[object], workers: int) -> Iterable[object]:
+        asked.append(workers)
+        return map(call, items)
+
+    monkeypatch.setattr("gpucache.remote.catalogue.in_parallel", parallel)
+    monkeypatch.setattr("gpucache.remote.catalogue.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)) == ["pulled"] * 3
+    assert asked == workers
 
 
 def test_an_entry_that_is_there_is_present_whoever_signed_it(fleet: Fleet) -> None:
@@ -396,7 +416,7 @@ def test_what_arrived_before_a_store_failed_is_kept(
 ) -> None:
     """Also of entries that are read together; its outcomes come first, and the next pull gets the rest."""
     monkeypatch.setattr("gpucache.remote.catalogue._TOGETHER", together)
-    monkeypatch.setattr("gpucache.remote.catalogue.in_parallel", lambda call, items, *_: map(call, items))
+    monkeypatch.setattr("gpucache.remote.catalogue.in_parallel", lambda call, items, **_: map(call, items))
     fleet.push(fleet.make("a", system, 4), key=fleet.key)
     cache, seen = fleet.cache("b", system), list[object]()
     objects = [objects_of(one) for one in read_catalogue(fleet.store, fleet.trusted).records.values()]
