@@ -389,7 +389,7 @@ def test_nothing_below_the_command_line_talks() -> None:
 # The most lines of each room, in its .py, .c, .h and .txt files. Code is a cost: a change that needs more
 # writes the number here and says why in its commit; one that removes lines lowers it.
 LINES: Mapping[str, int] = {
-    "caches": 17_310,
+    "caches": 17_309,
     "engine": 8_916,
     "native": 6_976,
     "answers": 5_447,

@@ -58,7 +58,6 @@ def restoring(made: "Format", check: Check) -> Iterator[Start]:
                 make_folder(path := staged / str(next(numbers)))
                 spare.append(Folder.at(path))
             below = spare.pop()
-
             try:
                 end = _started(made, entry, check, below, there(), unsynced)
             except BaseException:  # such as that somebody removed the directory

@@ -51,7 +51,8 @@ MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS = 64
 _KEY = re.compile(r"[0-9a-f]{64}")
-_TOGETHER, _SLOW_S = 64, 0.02
+_TOGETHER = 64
+_SLOW_S = 0.02  # where reads take less, as in a directory, a thread that reads ahead costs more than it saves
 _TRIES = 5
 """How often the listing is repeated if catalogues were merged meanwhile."""
 _MOST_UNPROVEN_BYTES = 256 << 20
@@ -283,9 +284,8 @@ def read_objects(
     groups = takewhile(lambda _: not failed, batches(records, _TOGETHER, lambda one: one.record.size_bytes))
     began = time.monotonic()
     first = [*map(read, islice(groups, 1))]
-    # As in a directory, a thread costs more than it saves where nothing has to be waited for.
-    some = map if time.monotonic() - began < _SLOW_S else partial(in_parallel, workers=2)
-    for group, data, error in chain(first, some(read, groups)):
+    reading = map if time.monotonic() - began < _SLOW_S else partial(in_parallel, workers=2)
+    for group, data, error in chain(first, reading(read, groups)):
         failed.extend([error] if error else [])
         yield group, data
     if failed:

@@ -276,7 +276,7 @@ class _Server:
                 connection.sendall(_encoded(reply))
             if reply.then is not None:
                 self._work.append((time.monotonic() + _DELAY_S, reply.then))
-        except Exception:  # the asking process has gone, or there is no memory for its reply
+        except Exception:  # the asking process has ended, or the reply is too large for the memory
             _debug("a reply could not be sent", failed=True)
 
     def _keep(self) -> None:

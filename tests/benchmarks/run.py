@@ -113,7 +113,7 @@ def _from_image(command: tuple[str, ...], place: Path) -> Mapping[str, Side]:
     ):
         environ = {**os.environ, "GPUCACHE_DIR": str(place / "none"), "PYOPENCL_NO_CACHE": "1"}
         subprocess.run([*_GPUCACHE, *words], cwd=CHECKOUT, env=environ, check=False, capture_output=True)
-    if not (image / "v1" / "rows").is_dir():
+    if not (image / "v1").is_dir():
         return {}
 
     def start() -> Sample:

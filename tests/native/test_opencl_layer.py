@@ -347,5 +347,5 @@ print(asked)
 
 def test_each_loader_of_a_process_makes_its_own_contexts(layer: Path, tmp_path: Path) -> None:
     """Another may not have its platforms, and without a platform it would take one of its own."""
-    environ = {**os.environ, "GPUCACHE_RUN_SOCKET": str(tmp_path / "nobody")}
+    environ = {**os.environ, "GPUCACHE_RUN_SOCKET": str(tmp_path / "absent")}
     assert _output([sys.executable, "-c", _CONTEXTS_OF_TWO_LOADERS, str(layer)], environ) == "[1, 1, 0, 0]\n"
