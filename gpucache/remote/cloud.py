@@ -280,15 +280,15 @@ class CloudObjects:
                 f"{self.url} cannot be reached from a process that was forked after its parent used such a "
                 "store; start it with the method 'spawn'"
             )
-        try:
-            with self._relay.allowing(Bytes(received_bytes, sent_bytes)):
+        with self._relay.allowing(Bytes(received_bytes, sent_bytes)) as failure:
+            try:
                 yield
-        except (BaseError, OSError, ValueError) as error:
-            text = f"{error} relay: {type(self._relay.failure).__name__}"
-            code = re.search(r"<Code>(\w{1,64})<|status: (\d{3})", text)
-            words = {**self._meanings, "code": f" ({code[1] or code[2]})" if code else ""}
-            meaning = next(meaning for pattern, meaning in _MEANINGS if re.search(pattern, text))
-            raise RemoteError(meaning.format(**words)) from None
+            except (BaseError, OSError, ValueError) as error:
+                text = f"{error} relay: {type(failure()).__name__}"
+                code = re.search(r"<Code>(\w{1,64})<|status: (\d{3})", text)
+                words = {**self._meanings, "code": f" ({code[1] or code[2]})" if code else ""}
+                meaning = next(meaning for pattern, meaning in _MEANINGS if re.search(pattern, text))
+                raise RemoteError(meaning.format(**words)) from None
 
 
 def open_url(url: str, limits: Limits) -> CloudObjects:

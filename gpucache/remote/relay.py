@@ -7,7 +7,7 @@ requested.
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -48,18 +48,21 @@ class Relay:
         self._secret = _field(urlsplit(self.url))
         self._lock = Lock()
         self._allowed = self._left = Bytes(0, 0)
-        self.failure: OSError | None = None
-        """The last failure since ``allowing``: of a connection, or for more bytes than were allowed."""
+        self._failure: OSError | None = None
+        """The last failure: of a connection, or for more bytes than were allowed."""
         self._free = BoundedSemaphore(_AT_ONCE)
         Thread(target=self._accept, daemon=True).start()
 
     @contextmanager
-    def allowing(self, allowed: Bytes) -> Iterator[None]:
-        """Allow so many more bytes in the block; several threads share what they are allowed."""
-        self.failure = None
+    def allowing(self, allowed: Bytes) -> Iterator[Callable[[], OSError | None]]:
+        """Allow so many more bytes in the block, which gets a function for the last failure since its begin.
+
+        Several threads share what they are allowed, and their failures.
+        """
+        before = self._failure
         self._allow(allowed)
         try:
-            yield
+            yield lambda: None if self._failure is before else self._failure
         finally:
             self._allow(Bytes(-allowed.received, -allowed.sent))
 
@@ -81,7 +84,7 @@ class Relay:
             self._left = Bytes(self._left.received - received, self._left.sent - sent)
             if min(self._left) < 0:
                 if min(self._allowed) > 0:  # else nobody waits for them
-                    self.failure = OverflowedError()
+                    self._failure = OverflowedError()
                 raise OverflowedError
 
     def _accept(self) -> None:
@@ -132,7 +135,7 @@ class Relay:
         try:
             server = socket.create_connection((url.hostname or "", port), self._connect_s)
         except OSError as error:
-            self.failure = error
+            self._failure = error
             raise
         server.settimeout(None)
         return server

@@ -4,6 +4,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
+from http.client import HTTPConnection, RemoteDisconnected
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gpucache.errors import RemoteError
+from gpucache.remote.connections import basic
 from gpucache.remote.objects import Limits, Objects, open_objects
 from gpucache.remote.relay import Bytes, Relay
 from tests.patience import PATIENCE_S
@@ -225,6 +227,17 @@ def test_a_relay_serves_its_own_process_alone(use: Callable[[int], None]) -> Non
             client.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % server.port)
             assert client.recv(1) == b""
         assert server.requests == []
+
+
+def test_a_request_that_begins_leaves_the_failures_of_others() -> None:
+    """Of two threads that ask at once, each gets the failures since its own begin."""
+    with closing(relay := Relay(PATIENCE_S)), relay.allowing(Bytes(1 << 20, 1 << 20)) as failure:
+        place = urlsplit(relay.url)
+        with closing(HTTPConnection("127.0.0.1", place.port)) as client, pytest.raises(RemoteDisconnected):
+            client.request("GET", "http://127.0.0.1:1/", headers=basic("proxy-authorization", place))
+            client.getresponse()
+        with relay.allowing(Bytes(0, 0)) as failure_of_the_next:
+            assert isinstance(failure(), ConnectionRefusedError) and failure_of_the_next() is None
 
 
 @pytest.mark.parametrize("fields", [b"", b"X: x\r\n" * 200])
