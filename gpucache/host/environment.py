@@ -61,9 +61,10 @@ def derived(environ: Mapping[str, str]) -> dict[object, object]:
         return environ.derived
     if environ is not _last[1] and all(environ is not marked for _, marked in _marked.values()):
         return {}
-    if _derived[0] is not environ:
-        _derived = environ, {}
-    return _derived[1]
+    kept = _derived  # which another thread may replace
+    if kept[0] is not environ:
+        kept = _derived = environ, {}
+    return kept[1]
 
 
 def is_true(value: str) -> bool:

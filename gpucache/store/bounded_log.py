@@ -45,8 +45,8 @@ class BoundedLog:
     ) -> None:
         self._root, self._place, self._name, self._cap = root, place, name, cap
         self._forgotten = forgotten
-        self._inode = self._read_bytes = 0
-        self._known: dict[bytes, list[bytes]] = {}
+        self._read: tuple[int, int, dict[bytes, list[bytes]]] = 0, 0, {}
+        """The inode and the bytes that were read of it, and its lines by their beginnings."""
 
     def append(self, records: Iterable[Mapping[str, object]]) -> bool:
         """Append records, each as a line of at most 4 KiB; returns whether that created the file.
@@ -78,20 +78,22 @@ class BoundedLog:
 
     def by_beginning(self, end: bytes) -> Mapping[bytes, Sequence[bytes]]:
         """The lines by their text before ``end``, each read once; raises OSError, CacheUnusableError."""
+        inode, begin, known = self._read  # which another thread may replace
         with (
             self._root.open(*self._place) as folder,
             open_trusted(folder, self._name) as (fd, status),
         ):
-            if status.st_ino != self._inode or status.st_size < self._read_bytes:
-                self._inode, self._read_bytes, self._known = status.st_ino, 0, {}
-            begin = max(self._read_bytes, status.st_size - self._cap - LINE_CAP)
+            if status.st_ino != inode or status.st_size < begin:
+                begin, known = 0, {}
+            begin = max(begin, status.st_size - self._cap - LINE_CAP)
             os.lseek(fd, begin, os.SEEK_SET)
             data = os.read(fd, status.st_size - begin)
-        whole = data.rfind(b"\n") + 1
+        whole, new = data.rfind(b"\n") + 1, dict[bytes, list[bytes]]()
         for line in _LINE.findall(data, 0, whole):
-            self._known.setdefault(line.partition(end)[0], []).append(line)
-        self._read_bytes = begin + whole
-        return self._known
+            new.setdefault(line.partition(end)[0], []).append(line)
+        known = known | {name: [*known.get(name, ()), *lines] for name, lines in new.items()}
+        self._read = status.st_ino, begin + whole, known
+        return known
 
     def _lines(self, folder: Folder, limit_bytes: int | None = None) -> list[bytes]:
         most = self._cap + LINE_CAP

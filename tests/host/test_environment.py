@@ -1,10 +1,15 @@
 """The environment of a lookup equals ``os.environ`` at that time, however it was changed."""
 
 import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from gpucache.host.environment import environment, environment_since
+from gpucache.backends.options import Variables
+from gpucache.host.environment import derived, environment, environment_since
 
 _NAME = "GPUCACHE_TEST_OF_THE_ENVIRONMENT"
 
@@ -43,3 +48,26 @@ def test_a_variable_that_was_another_before_is_there_with_both_values(
     assert environment_since("@before", "no module") is since
     monkeypatch.delenv(_NAME)
     assert environment_since("@before", "no module") == before
+
+
+def test_values_of_one_environment_are_never_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever another thread asks between two lines."""
+    one, other = {_NAME: "one"}, {_NAME: "other"}
+    monkeypatch.setattr(
+        "gpucache.host.environment._marked",
+        {name: (now, now) for name, now in (("one", one), ("other", other))},
+    )
+    variables = Variables((_NAME,))
+
+    def meanwhile(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        if event == "line":
+            variables.among(other)
+        return meanwhile if frame.f_code is derived.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(meanwhile)
+    try:
+        found = variables.among(one)
+    finally:
+        sys.settrace(before)
+    assert (found, variables.among(other)) == (((_NAME, "one"),), ((_NAME, "other"),))

@@ -1,7 +1,10 @@
 """Histories and the journal: bounded, and readable with any content."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from gpucache.store.bounded_log import LINE_CAP, line_of
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.history import EVENT_CAP, FILE_CAP, FIRST_CAP
 from gpucache.store.interface import Event
+from gpucache.store.trust import open_trusted
 from tests.store.conftest import left
 
 
@@ -28,6 +32,25 @@ def test_events_come_back_in_order(store: DirectoryStore) -> None:
         store.history.record("saxpy", event)
     assert store.history.events("saxpy") == [event._replace(program="saxpy") for event in events]
     assert store.history.events("other") == []
+
+
+def test_threads_that_read_at_once_read_each_event_once(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reads a log while another one has read it and goes through its lines."""
+    store.history.record("saxpy", _event(1))
+    begun = list[int]()
+
+    @contextmanager
+    def meanwhile(*where: Any) -> Iterator[Any]:
+        with open_trusted(*where) as opened:
+            yield opened
+        begun.append(len(begun))
+        if len(begun) == 1:
+            store.history.events("saxpy")
+
+    monkeypatch.setattr(bounded_log, "open_trusted", meanwhile)
+    assert [len(store.history.events("saxpy")) for _ in range(2)] == [1, 1]
 
 
 def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore) -> None:
