@@ -12,8 +12,11 @@ import pytest
 
 from gpucache.cli import manual
 from gpucache.remote.signing import load_signing_key
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
 from tests.nvrtc import need_nvrtc
+from tests.patience import TIME_OUT_MS
+from tests.remote.fleet import PATIENT
 from tests.remote.servers import Silent, docker_registry, make_bucket, moto_url, nginx
 from tests.unprivileged import needs_root
 
@@ -35,6 +38,7 @@ _MISSED, _HIT = "1 build: 0 hits, 1 miss", "1 build: 1 hit, 0 misses"
 _ENTRIES = 2
 """Of one program below ``run``: its cubin and its PTX."""
 _DEAD = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+_PATIENT = {TIMEOUT: TIME_OUT_MS, **PATIENT}
 _USER = 1002
 _JOBS = manual.verbatims("fleet")
 (_CI_JOB,), (_NODES_JOB,) = _JOBS["CONTINUOUS INTEGRATION"], _JOBS["NODES"]
@@ -69,10 +73,10 @@ class Site:
         return folder
 
     def sh(self, script: str, folder: Path, **variables: str) -> Done:
-        """Run a script in a directory, with a separate home and only these variables."""
+        """Run a script in a directory, with a separate home and only these variables, and with patience."""
         home = folder / "home"
         home.mkdir(exist_ok=True)
-        clean = {"PATH": self.path, "HOME": str(home), **self._variables, **variables}
+        clean = {"PATH": self.path, "HOME": str(home), **_PATIENT, **self._variables, **variables}
         return run_text(["bash", "-ec", script], cwd=folder, env=clean)
 
     def job(self, name: str, factor: int = 2, **variables: str) -> Done:
@@ -177,7 +181,8 @@ def test_a_bucket_that_is_down_stops_no_program(site: Site) -> None:
 def test_a_store_that_is_too_slow_is_left(site: Site) -> None:
     """The process compiles, and says which variable raises the limit."""
     with Silent() as silent:
-        site = Site(site.checkout("slow"), f"http://{silent.address}")
+        store = f"http://{silent.address}"
+        site = Site(site.checkout("slow"), store, GPUCACHE_REMOTE_TIMEOUT_MS="300")
         trusting = {"GPUCACHE_REMOTE": site.store, "GPUCACHE_TRUSTED_KEYS": site.public}
         ran = site.sh("gpucache run -- python app.py", site.place, **trusting)
     assert site.said("slow") in ran.stderr and _MISSED in ran.stderr
@@ -292,7 +297,7 @@ class Pod:
             "--bind" if writes else "--ro-bind", self.volume, "/caches",
             "--ro-bind", self._site.store, "/store", "--ro-bind", self._app, "/app", "--chdir", "/app",
             "--remount-ro", "/", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--clearenv",
-            *(word for pair in (keys | variables).items() for word in ("--setenv", *pair)),
+            *(word for pair in (keys | _PATIENT | variables).items() for word in ("--setenv", *pair)),
             "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-ec", script,
         ]  # fmt: skip
         return run_text(command)

@@ -18,8 +18,9 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def run(tmp_path: Path) -> Run:
     def call(*command: object, **variables: str) -> tuple[str, list[str]]:
         report = tmp_path / "report.json"
         before = [sys.executable, "-m", "gpucache", "run", "--report", str(report), "--"]
-        environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), **variables}
+        environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), TIMEOUT: TIME_OUT_MS, **variables}
         printed = _printed(*before, *command, environ=environ)
         return printed, [one["result"] for one in json.loads(report.read_text())["outcomes"]]
 

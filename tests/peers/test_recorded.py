@@ -14,7 +14,9 @@ import pytest
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
+from tests.patience import TIME_OUT_MS
 from tests.peers.test_gputools import PROGRAM as GPUTOOLS
 from tests.pocl import name_pocl_for_c, need_pocl_for_c
 
@@ -55,7 +57,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_layer()), reason=_layer
 
 
 def _run(tmp_path: Path, *words: str, vendors: Path) -> "subprocess.CompletedProcess[str]":
-    own = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(tmp_path / "root")}
+    own = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(tmp_path / "root"), TIMEOUT: TIME_OUT_MS}
     (tmp_path / "elsewhere").mkdir(exist_ok=True)
     done = run_text(
         [sys.executable, "-m", "gpucache", *words],

@@ -15,7 +15,9 @@ import pytest
 
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
+from tests.patience import TIME_OUT_MS
 from tests.trials import tell, trials
 
 pytestmark = [pytest.mark.slow, pytest.mark.stress]
@@ -134,7 +136,7 @@ class Asking:
 
     def __init__(self, compiler: str, tmp: Path, environment: Mapping[str, str]) -> None:
         self.compiler, self.tmp = compiler, tmp
-        own = {"GPUCACHE_DIR": str(tmp / "cache"), "PYOPENCL_NO_CACHE": "1"}
+        own = {"GPUCACHE_DIR": str(tmp / "cache"), "PYOPENCL_NO_CACHE": "1", TIMEOUT: TIME_OUT_MS}
         self._environment = {**os.environ, **environment, **own}
         self._asked = 0
         self.err = ""
