@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -48,6 +49,32 @@ EXPORTED unsigned la_version(unsigned version) {
         snprintf(one->shim, sizeof one->shim, "%.*s/libgpucache_%s_%d.so", folder_size, info.dli_fname, one->name,
                  one->major);
     return version < LAV_CURRENT ? version : LAV_CURRENT;
+}
+
+/* Give this thread a vector of TLS blocks that never grows. With LD_AUDIT glibc allocates the first thread's before
+   malloc is there, and passes it to realloc as soon as a program opens some 15 libraries with TLS: it aborts. The
+   vector's length is before its first block, the thread's pointer to it as in tcbhead_t of glibc's tls.h. */
+EXPORTED void la_preinit(uintptr_t *cookie) {
+    (void)cookie;
+    enum { MOST = 1 << 12 };
+    union block {
+        size_t length;
+        void *value_and_memory[2];
+    } **vector = NULL, *larger;
+#if defined __x86_64__ && defined __LP64__
+    __asm__("mov %%fs:0, %0" : "=r"(vector));
+    vector++;
+#elif defined __aarch64__
+    __asm__("mrs %0, tpidr_el0" : "=r"(vector));
+#endif
+    size_t length = vector && *vector ? (*vector)[-1].length : MOST;
+    if (length >= MOST) return;
+    larger = mmap(NULL, (MOST + 2) * sizeof *larger, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (larger == MAP_FAILED) return;
+    memcpy(larger, *vector - 1, (length + 2) * sizeof *larger);
+    larger->length = MOST;
+    *vector = larger + 1;
 }
 
 /* The library of a name after a prefix, and whether the name has no version; NULL for any other name. */

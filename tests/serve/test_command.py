@@ -456,6 +456,23 @@ def test_a_program_for_which_no_room_is_enough_starts_without_the_auditor(
     assert run_text([*words, "--no-nvrtc", *command], env=environ).returncode == 7
 
 
+def test_a_program_that_opens_many_libraries_with_thread_local_variables_goes_on(
+    compiled: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """With an auditor alone glibc passes memory to realloc that malloc did not give."""
+    library = compiled("__thread char block[8];\nchar *roomy(void) { return block; }")
+    copies = [tmp_path / f"{number}.so" for number in range(80)]
+    for copy in copies:
+        shutil.copyfile(library, copy)
+    linked, opened = copies[:20], copies[20:]
+    code = "import ctypes, sys\nfor name in sys.argv[1:]: ctypes.CDLL(name).roomy()\nprint('went on')"
+    preload = "LD_PRELOAD=" + ":".join(map(str, linked))
+    words = [sys.executable, "-m", "gpucache", "run", "--quiet", "--", "env", preload, sys.executable, "-c"]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    done = run_text([*words, code, *map(str, opened)], env=environ)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+
+
 _HELD = """
 import importlib.abc, importlib.machinery, sys, threading
 from pathlib import Path
