@@ -11,15 +11,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 BUILT = FOLDER / "lib"
-_FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-s")
+_COMPILING = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread")
 STARTER = "gpucache_run"
 """The program that begins ``gpucache run``."""
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
-_LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
+_LINKING = ("-pthread", "-s", "-Wl,-z,nodelete", "-Wl,-z,now", "-ldl")
 ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c", "sha256.c")
 """The sources of each library that sends questions."""
 _GLIBC = (2, 17)
@@ -33,7 +34,9 @@ class Library:
     """The sources of one library, relative to this directory."""
 
     sources: tuple[str, ...]
-    flags: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    """For its first source; the others are compiled once for all libraries."""
+    linking: tuple[str, ...] = ()
     needs: str = ""
     """The name of a library that the loader must request; no library of this name exists to link with."""
 
@@ -53,13 +56,8 @@ LIBRARIES: Mapping[str, Library] = {
     **{
         f"{name}_{major}": Library(
             ("nvrtc_shim.c", *ASKING),
-            (
-                f"-DRTC={name}",
-                f"-DMAJOR={major}",
-                f"-DIS_HIP={int(name != 'nvrtc')}",
-                f"-Wl,-soname,lib{name}.so.{major}",
-                f"-Wl,--version-script={FOLDER / f'{versions}.map'}",
-            ),
+            (f"-DRTC={name}", f"-DMAJOR={major}", f"-DIS_HIP={int(name != 'nvrtc')}"),
+            (f"-Wl,-soname,lib{name}.so.{major}", f"-Wl,--version-script={FOLDER / f'{versions}.map'}"),
             needs=f"gpucache-{name}.so.{major}",
         )
         for name, major, versions in SHIMS
@@ -116,30 +114,40 @@ def build(compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> dict[s
     """Compile every library into a directory; returns the errors of failed ones, by name."""
     folder.mkdir(parents=True, exist_ok=True)
     problems = {}
-    for name in LIBRARIES:
-        if problem := _compile(compiler, name, folder, flags):
-            problems[name] = problem
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        compiled = cache(partial(_compile, compiler, Path(place), flags))
+        for name, library in LIBRARIES.items():
+            first, *others = library.sources
+            made = [compiled(first, library.defines), *map(compiled, others)]
+            problem = next((told for _, told in made if told), "")
+            problem = problem or _link(compiler, name, [*flags, *(one for one, _ in made)], Path(place))
+            if problem:
+                problems[name] = problem
+            else:  # replaces the one there, which may be in use
+                Path(place, file_name(name)).replace(folder / file_name(name))
     return problems
 
 
-def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) -> str:
-    """Compile one library and replace the one there, which may be in use; returns the error, or nothing."""
+def _compile(
+    compiler: Compiler, place: Path, flags: Sequence[str], source: str, defines: Sequence[str] = ()
+) -> tuple[str, str]:
+    """The object of a source in a directory, and the error or nothing."""
+    made = str(place / f"{source}{''.join(defines)}.o")
+    arguments = [*_COMPILING, *defines, *flags, "-c", str(FOLDER / source), "-o", made]
+    return made, _run(compiler, arguments)
+
+
+def _link(compiler: Compiler, name: str, objects: Sequence[str], place: Path) -> str:
+    """Make a library of objects in a directory; returns the error, or nothing."""
     library = LIBRARIES[name]
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        made = Path(place, file_name(name))
-        usual = [flag for flag in _FLAGS if name != STARTER or flag != "-shared"]
-        sources = (str(FOLDER / source) for source in library.sources)
-        arguments = [*usual, *library.flags, *flags, *sources]
-        problem = ""
-        if library.needs:
-            empty = Path(place, library.needs)
-            named = f"-Wl,-soname,{empty.name}"
-            problem = _run(compiler, [*_FLAGS, named, "-xc", os.devnull, "-o", str(empty)])
-            arguments += ["-Wl,--no-as-needed", str(empty)]
-        problem = problem or _run(compiler, [*arguments, *_LINKING, "-ldl", "-o", str(made)])
-        if not problem:
-            made.replace(folder / made.name)
-    return problem
+    arguments = [*objects, *library.linking, *([] if name == STARTER else ["-shared"])]
+    if library.needs:
+        empty = str(place / library.needs)
+        named = f"-Wl,-soname,{library.needs}"
+        if problem := _run(compiler, ["-shared", "-s", named, "-xc", os.devnull, "-o", empty]):
+            return problem
+        arguments += ["-Wl,--no-as-needed", empty]
+    return _run(compiler, [*arguments, *_LINKING, "-o", str(place / file_name(name))])
 
 
 def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
