@@ -305,7 +305,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
             "of letters, digits and ._=+-; the variables of that cloud name its server and the credentials"
         )
     scheme, bucket, prefix = match.groups()
-    kind = _KINDS[scheme]
+    kind, limits = _KINDS[scheme], limits._replace(retries=limits.retries or 1)  # a server closes idle ones
     config = _aws_files(os.environ) if scheme == "s3" else {}
     endpoint = config.get("endpoint") or next(filter(None, map(os.environ.get, kind.endpoints)), "")
     if scheme == "az" and not endpoint and os.environ.get("AZURE_STORAGE_USE_EMULATOR"):

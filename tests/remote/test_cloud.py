@@ -207,6 +207,20 @@ def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
         assert list(open_objects("s3://bucket", _PATIENT).read(["a"], 10)) == [("a", None)]
 
 
+def test_a_connection_that_the_server_closes_at_the_next_request_is_replaced(use: Use) -> None:
+    """Servers close idle ones, also where no failure may be tried again."""
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        if len(server.requests) == 2:
+            client.shutdown(socket.SHUT_RDWR)
+        client.sendall(f"{_FOUND}2\r\n\r\nok".encode())
+
+    with scripted(answer) as server:
+        use(AWS_ENDPOINT_URL=server.url)
+        store = open_objects("s3://bucket", Limits(retries=0))
+        assert [dict(store.read(["a"], 10)) for _ in range(2)] == [{"a": b"ok"}] * 2
+
+
 @pytest.mark.parametrize("scheme", _URLS)
 def test_each_cloud_creates_on_a_condition(use: Use, scheme: str) -> None:
     """The request itself requires that the object must not exist; a reply that it does is False."""
