@@ -79,7 +79,8 @@ class User:
             *(word for place in self.hidden for word in ("--tmpfs", str(place))),
             *(("--bind", str(self.own), str(self.private)) if self.private else ()),
             "--chdir", str(self.project),
-            "strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace), python, "program.py",
+            "strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=execve", "-o", str(trace),
+            python, "program.py",
         ]  # fmt: skip
         done = run_text(
             command,
