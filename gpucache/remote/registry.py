@@ -593,6 +593,7 @@ class RegistryObjects:
             answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
             if answer.status < 400:
                 return True
+            time.sleep(left and 0.32 / 2**left)  # the other writer may wait for its disk or a core
         return False
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:

@@ -353,8 +353,8 @@ def test_a_refused_upload_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("status", [400, 404])
 def test_a_refused_manifest_is_sent_again(url: str, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """As docker-registry refuses one at a tag that another writer is writing."""
-    ask, refused = RegistryClient.ask, set[str]()
+    """As docker-registry refuses one at a tag that another writer is writing, which has time to end."""
+    ask, refused, pauses = RegistryClient.ask, set[str](), list[float]()
 
     def half_written(client: RegistryClient, method: str, path: str, *more: Any, **how: Any) -> object:
         if method == "PUT" and path.startswith("manifests/") and path not in refused:
@@ -364,9 +364,10 @@ def test_a_refused_manifest_is_sent_again(url: str, monkeypatch: pytest.MonkeyPa
         return ask(client, method, path, *more, **how)
 
     monkeypatch.setattr(RegistryClient, "ask", half_written)
+    monkeypatch.setattr("gpucache.remote.registry.time.sleep", pauses.append)
     place = f"{url}/half-written-{status}"
     _finished(place, (ONE, b"1"))
-    assert len(refused) == 4
+    assert len(refused) == len(pauses) == 4 and all(pauses)
     assert _contents(f"{place}:gpucache") == {ONE: b"1"}
 
 
