@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpucache.engine.stores import Stores
     from gpucache.model import Artifact, BuildRequest, CacheKey, Device
     from gpucache.remote.machine import Machine
-    from gpucache.remote.store import RemoteStore, RemoteStores
+    from gpucache.remote.store import RemoteStore
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
@@ -271,19 +271,19 @@ def _unasked(settings: Settings) -> list[Path]:
     return []
 
 
-_remotes: "dict[object, RemoteStore | RemoteStores]" = {}
+_remotes: "dict[object, RemoteStore]" = {}
 
 
 def _remote(
     remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
-) -> "RemoteStore | RemoteStores":
-    from gpucache.remote.store import RemoteStore, RemoteStores
+) -> "RemoteStore":
+    from gpucache.remote.store import RemoteStore
 
     given = remote, trusted_keys, signing_key, warn
     if (found := _remotes.get(given)) is not None:
         return found
     # Threads that begin at once come here together, and waiting for one store waits for all that is sent.
-    return _remotes.setdefault(given, RemoteStores(*given) if remote.others else RemoteStore(*given))
+    return _remotes.setdefault(given, RemoteStore(*given))
 
 
 @cache

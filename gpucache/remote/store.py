@@ -84,13 +84,21 @@ class _Budget:
 
 
 class RemoteStore:
-    """The store of ``GPUCACHE_REMOTE`` in one process; a forked child begins anew. Raises nothing."""
+    """The store of ``GPUCACHE_REMOTE`` in one process; a forked child begins anew. Raises nothing.
+
+    Further stores are asked in order for what the one before lacks, and share the time that asking may cost.
+    Builds go to the first; what a later one has is not sent to an earlier one.
+    """
 
     def __init__(
         self, settings: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
     ) -> None:
         """The keys are those that the variables name. ``warn`` gets each sentence once, from any thread."""
+        if not settings.patient:
+            settings = settings._replace(timeout_s=settings.timeout_s / (1 + len(settings.others)))
         self._settings = settings
+        later = (settings._replace(url=url, others=(), writes=False) for url in settings.others)
+        self._others = [RemoteStore(one, trusted_keys, signing_key, warn) for one in later]
         self._trusted_keys = trusted_keys
         self._signing_key = signing_key
         self._warn = warn
@@ -118,11 +126,19 @@ class RemoteStore:
 
     @property
     def queried(self) -> str:
-        """The URL of the store, if it is queried; else empty."""
-        return self._opened.objects.url if self._opened and time.monotonic() >= self._reads_from else ""
+        """The URLs of the stores that are queried."""
+        here = self._opened.objects.url if self._opened and time.monotonic() >= self._reads_from else ""
+        return " ".join(filter(None, (here, *(one.queried for one in self._others))))
 
     def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
-        """For each request the entry of its first key that the store has; all are requested together."""
+        """For each request the entry of its first key that a store has; all are requested together."""
+        found = self._find(wanted)
+        for store in self._others:
+            left = [() if one else keys for keys, one in zip(wanted, found, strict=True)]
+            found = [one or new for one, new in zip(found, store.find(left), strict=True)]
+        return found
+
+    def _find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
         found: list[Fetched | None] = [None] * len(wanted)
         if not any(wanted) or time.monotonic() < self._reads_from:
             return found
@@ -307,47 +323,6 @@ class RemoteStore:
             "left",
             f"{entries} could not be sent to {self._url} in time; 'gpucache push' sends the missing ones",
         )
-
-
-class RemoteStores:
-    """Several stores, asked in order for what the one before lacks; builds go to the first. Raises nothing.
-
-    They share the time that asking may cost. What a later one has is not sent to an earlier one.
-    """
-
-    def __init__(
-        self, settings: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
-    ) -> None:
-        urls = (settings.url, *settings.others)
-        each = settings._replace(timeout_s=settings.timeout_s / (1 if settings.patient else len(urls)))
-        self._stores = [
-            RemoteStore(
-                each._replace(url=url, writes=settings.writes and not place), trusted_keys, signing_key, warn
-            )
-            for place, url in enumerate(urls)
-        ]
-        self.send, self.flush, self.warn = self._first.send, self._first.flush, self._first.warn
-
-    @property
-    def _first(self) -> RemoteStore:
-        return self._stores[0]
-
-    @property
-    def writes(self) -> bool:
-        return self._first.writes
-
-    @property
-    def queried(self) -> str:
-        return " ".join(filter(None, (one.queried for one in self._stores)))
-
-    def find(self, wanted: Sequence[Sequence[CacheKey]]) -> list[Fetched | None]:
-        """For each request the entry of the first store that has one."""
-        found: list[Fetched | None] = [None] * len(wanted)
-        for store in self._stores:
-            left = [() if one else keys for keys, one in zip(wanted, found, strict=True)]
-            if any(left):
-                found = [one or new for one, new in zip(found, store.find(left), strict=True)]
-        return found
 
 
 def _told(error: Exception | str) -> str:
