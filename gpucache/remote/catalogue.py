@@ -38,7 +38,7 @@ from gpucache.remote.objects import (
     is_removable,
     read_sized,
 )
-from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, marked, read_marks, withdraw
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
@@ -147,14 +147,13 @@ def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys | 
     Of our own entries a store has one for each key and signer, so that an older one serves as well.
     """
     record = one.record
-    found = [(name, data.get(name)) for name, _ in objects_of(one)]
-    if record.system == OWN:
-        [(_, file)] = found
-        if file is None:
-            raise FormatError("its bytes are missing")
-        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted, one)
-        return with_files(made.record, [own])
-    return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
+    found = [data.get(name) for name, _ in objects_of(one)]
+    if record.system != OWN:
+        return entry_of(record, found)
+    [file] = found
+    if file is None:
+        raise FormatError("its bytes are missing")
+    return own_entries.decode(CacheKey(record.key), one.signer, file, trusted, one)[1]
 
 
 def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = False) -> Catalogue:

@@ -5,14 +5,13 @@ portable form. Must not know stores or roots.
 """
 
 import re
-from hashlib import sha256
 
 from gpucache.caches.portable import OWN_MODE, PortableEntry, own_name
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
 from gpucache.remote.objects import File
-from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.signing import UNSIGNED, TrustedKeys
 
 FOLDER = "entries/"
@@ -46,10 +45,10 @@ def named(name: str) -> tuple[CacheKey, str]:
 
 def decode(
     key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys | None, known: Signed | None = None
-) -> tuple[Signed, bytes]:
-    """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
+) -> tuple[Signed, PortableEntry]:
+    """The record in an object of ``object_name(key, signer)``, and the entry.
 
-    They are those that the signer recorded for this key; their content is not checked yet, see
+    Its bytes are those that the signer recorded for this key; their content is not checked yet, see
     ``DirectoryStore.adopt``. Without trusted keys no signature is checked, nor that of a record which is
     ``known`` from elsewhere. Raises FormatError for anything else, such as the object of another key.
     """
@@ -65,7 +64,4 @@ def decode(
         raise FormatError("its record names other files than an entry of gpucache has")
     if made.signer != signer or not (same or trusted is None or made.is_believed(trusted)):
         raise FormatError("its signature is not that of the key that it is named after")
-    [recorded] = record.files
-    if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:
-        raise FormatError("its bytes are not those that were recorded")
-    return made, file
+    return made, entry_of(record, [file])

@@ -142,27 +142,22 @@ def parse_line(line: bytes, *, sealed: bool = False) -> Signed:
     return found
 
 
-def entry_of(record: Record, data: dict[str, bytes]) -> PortableEntry:
-    """The entry of a record from the bytes of its files by SHA-256, each compared with its record.
+def entry_of(record: Record, data: Sequence[bytes | None]) -> PortableEntry:
+    """The entry of a record from the bytes of its files, each compared with its record.
 
     Raises FormatError for bytes that are missing or differ.
     """
     files = []
-    for one in record.files:
-        found = data.get(one.sha256)
+    for one, found in zip(record.files, data, strict=True):
         if found is None:
             raise FormatError(f"the bytes of {one.name} are missing")
         if len(found) != one.size_bytes or sha256(found).hexdigest() != one.sha256:
             raise FormatError(f"the bytes of {one.name} are not those that were recorded")
-        files.append(found)
-    return with_files(record, files)
-
-
-def with_files(record: Record, data: Sequence[bytes]) -> PortableEntry:
+        files.append(PortableFile(one.name, found, one.mode))
     return PortableEntry(
         record.system,
         record.key,
-        tuple(PortableFile(one.name, found, one.mode) for one, found in zip(record.files, data, strict=True)),
+        tuple(files),
         record.facts,
         record.program,
         record.target,

@@ -350,7 +350,7 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
             continue
         key, signer = asked[name]
         try:
-            _, file = own_entries.decode(key, signer, data, trusted)
+            file = own_entries.decode(key, signer, data, trusted)[1].files[0].data
             found[key, signer] = parse_true(file, key), file
         except FormatError as error:
             wrong = wrong or f"{key.short}: {error}; run 'gpucache verify {objects.url}'"

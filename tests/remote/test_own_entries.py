@@ -42,7 +42,8 @@ class Made:
     def decoded(self, data: bytes, key: CacheKey | None = None) -> tuple[Signed, bytes]:
         """The result of decoding some bytes on a machine that trusts the key."""
         trusted = read_trusted(self.key.public.text)
-        return decode(key or self.entry.key, self.key.public.id, data, trusted)
+        found, entry = decode(key or self.entry.key, self.key.public.id, data, trusted)
+        return found, entry.files[0].data
 
 
 @pytest.fixture(name="made")

@@ -44,8 +44,7 @@ def test_a_line_comes_back_as_it_was_and_is_believed(key: SigningKey) -> None:
     found = parse_line(written.line)
     assert found == written
     assert found.is_believed(_trusted(key))
-    data = {one.sha256: two.data for one, two in zip(found.record.files, _ENTRY.files, strict=True)}
-    assert entry_of(found.record, data) == _ENTRY
+    assert entry_of(found.record, [one.data for one in _ENTRY.files]) == _ENTRY
 
 
 def test_each_changed_byte_of_a_line_is_refused_or_not_believed(key: SigningKey) -> None:
@@ -103,8 +102,8 @@ def test_the_digest_of_an_entry_is_that_of_its_files_alone() -> None:
 def test_other_bytes_than_the_recorded_are_no_entry() -> None:
     """A store that returns other bytes, fewer or none is noticed."""
     record = record_of(_ENTRY)
-    good = {one.sha256: two.data for one, two in zip(record.files, _ENTRY.files, strict=True)}
-    for wrong in ({}, good | {record.files[0].sha256: b"Binary"}, good | {record.files[0].sha256: b""}):
+    good = [one.data for one in _ENTRY.files]
+    for wrong in ([None, *good[1:]], [b"Binary", *good[1:]], [b"", *good[1:]]):
         with pytest.raises(FormatError):
             entry_of(record, wrong)
 
