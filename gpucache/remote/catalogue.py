@@ -330,7 +330,7 @@ def finish_catalogue(store: Objects, key: SigningKey | None = None) -> None:
     """Merge many catalogues into one, and write the index if the store has one; after a push or an
     eviction."""
     if len(_visible(store)) > _MANY:
-        found = read_catalogue(store, TrustedKeys({}))
+        found = read_catalogue(store, TrustedKeys({key.public.id: key.public} if key else {}))
         write_catalogue(store, found.records.values(), key)
         mark(store, found.names)
     if store.served:

@@ -28,7 +28,7 @@ from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 MOST_LINE_BYTES = 4 << 20
 """The longest line; that of a real entry has about one kB."""
 _SIGNED_AS = b"gpucache record 1\n"
-_VOUCHED = "vouched"
+_BELIEVED = "believed"
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 _Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}\Z")]
@@ -85,13 +85,18 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         return _encode(self) + b"\n"
 
     def is_believed(self, trusted: TrustedKeys) -> bool:
-        if self.__dict__.get(_VOUCHED) is trusted:
+        """Whether a trusted key signed it, which is checked once."""
+        key = trusted.keys.get(self.signer)
+        if key is not None and key.raw == self.__dict__.get(_BELIEVED):
             return True
-        return trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), self.signature)
+        if not trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), self.signature):
+            return False
+        self.vouch(trusted)
+        return True
 
     def vouch(self, trusted: TrustedKeys) -> None:
-        """Believe it unchecked, as a seal of its signer, a trusted key, covers it."""
-        self.__dict__[_VOUCHED] = trusted
+        """Believe it unchecked, as its signer, a trusted key, made it or a seal that covers it."""
+        self.__dict__[_BELIEVED] = trusted.keys[self.signer].raw
 
 
 def record_of(entry: PortableEntry) -> Record:
@@ -120,7 +125,9 @@ def record_of(entry: PortableEntry) -> Record:
 
 
 def signed(record: Record, key: SigningKey) -> Signed:
-    return Signed(record, key.public.id, key.sign(_SIGNED_AS + _encode(record)))
+    made = Signed(record, key.public.id, key.sign(_SIGNED_AS + _encode(record)))
+    made.vouch(TrustedKeys({key.public.id: key.public}))
+    return made
 
 
 def parse_line(line: bytes, *, sealed: bool = False) -> Signed:

@@ -20,7 +20,6 @@ from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.errors import FormatError, RemoteError
 from gpucache.folders import Folder
 from gpucache.remote import catalogue as catalogues
-from gpucache.remote import signing
 from gpucache.remote.catalogue import finish_catalogue, read_catalogue
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import push
@@ -82,7 +81,6 @@ def test_a_seal_saves_the_check_of_each_signature(fleet: Fleet, monkeypatch: pyt
         return make(raw)
 
     monkeypatch.setattr(Ed25519PublicKey, "from_public_bytes", staticmethod(counted))
-    monkeypatch.setattr(signing, "_verified", set())
     assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)) == ["pulled"] * 30
     assert len(checked) == 1
 
@@ -99,7 +97,6 @@ def test_a_seal_vouches_for_no_forged_line(fleet: Fleet, monkeypatch: pytest.Mon
         if merged:
             monkeypatch.setattr(catalogues, "_MANY", 1)
             finish_catalogue(fleet.store, fleet.key)
-        monkeypatch.setattr(signing, "_verified", set())
         found = read_catalogue(fleet.store, fleet.trusted)
         programs = {one.record.program for one in found.records.values() if one.is_believed(fleet.trusted)}
         assert "forged" not in programs and len(found.records) == 4
