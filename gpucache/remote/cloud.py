@@ -25,6 +25,7 @@ from gpucache.remote.objects import (
     Files,
     Limits,
     Listed,
+    Objects,
     batches,
     bounded,
     in_parallel,
@@ -143,12 +144,8 @@ _MEANINGS = (
 _process = 0
 
 
-class CloudObjects:
+class CloudObjects(Objects):
     """See ``gpucache.remote.objects.Objects``."""
-
-    lists = True
-    served = True
-    writes = True
 
     def __init__(
         self,
@@ -221,11 +218,8 @@ class CloudObjects:
                         with suppress(FileNotFoundError):
                             obstore.delete(self._store, name)
 
-    def finish(self) -> None:
-        """Do nothing: other programs see every object at once."""
-
     def close(self) -> None:
-        """Do nothing: connections end with the last reference to the store."""
+        """Other connections than the relay's end with the last reference to the store."""
         self._relay.close()
 
     def _store_for(self, size_bytes: int, *, reads: bool = False) -> "ObjectStore":

@@ -26,6 +26,7 @@ from gpucache.remote.objects import (
     Files,
     Limits,
     Listed,
+    Objects,
     batches,
     bounded,
     in_parallel,
@@ -55,12 +56,8 @@ class _Opened(dict[str, Folder]):
             one.close()
 
 
-class FolderObjects:
+class FolderObjects(Objects):
     """See ``gpucache.remote.objects.Objects``."""
-
-    lists = True
-    served = True
-    writes = True
 
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         self._root = root
@@ -125,12 +122,6 @@ class FolderObjects:
                     folder.unlink(last)
         except OSError as error:
             raise self._failed("changed", error) from None
-
-    def finish(self) -> None:
-        """Do nothing: other programs see every object at once."""
-
-    def close(self) -> None:
-        """Do nothing, as nothing is open."""
 
     def _read(self, name: str, limit_bytes: int) -> bytes | None:
         parts = require_object_name(name).split("/")

@@ -87,21 +87,14 @@ class Objects(Protocol):
     Names are of lower-case letters, digits, ``.``, ``_``, ``-`` and slashes; see ``require_object_name``.
     """
 
-    @property
-    def url(self) -> str:
-        """The store for people: without passwords."""
-
-    @property
-    def lists(self) -> bool:
-        """Whether ``listed`` works: plain web servers list nothing."""
-
-    @property
-    def served(self) -> bool:
-        """Whether plain web servers may serve its objects as they are, so that it needs an index."""
-
-    @property
-    def writes(self) -> bool:
-        """Whether objects can be created and removed."""
+    url: str
+    """The store for people: without passwords."""
+    lists: bool = True
+    """Whether ``listed`` works: plain web servers list nothing."""
+    served: bool = True
+    """Whether plain web servers may serve its objects as they are, so that it needs an index."""
+    writes: bool = True
+    """Whether objects can be created and removed."""
 
     def listed(self, prefix: str, expected: int = 0) -> Iterator[Listed]:
         """The objects whose names begin with a prefix that ends in a slash, or all for an empty one.
@@ -128,10 +121,12 @@ class Objects(Protocol):
         """Remove objects, by names as gpucache writes them; missing ones are no error."""
 
     def finish(self) -> None:
-        """Show other programs what was written, after a push or a removal."""
+        """Show other programs what was written, after a push or a removal, if they do not see it at once."""
+        return
 
     def close(self) -> None:
-        """Close connections; raises nothing."""
+        """Close connections, if there are any; raises nothing."""
+        return
 
 
 class Limits(NamedTuple):

@@ -40,6 +40,7 @@ from gpucache.remote.objects import (
     Files,
     Limits,
     Listed,
+    Objects,
     in_parallel,
     missing,
     public,
@@ -209,10 +210,9 @@ class _Span(NamedTuple):
     places: list[_Place]
 
 
-class RegistryObjects:
+class RegistryObjects(Objects):
     """See ``gpucache.remote.objects.Objects``."""
 
-    lists = True
     served = False
 
     def __init__(self, url: str, client: RegistryClient, tag: str, digest: str = "") -> None:

@@ -10,18 +10,16 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.connections import Connections, Request, basic
-from gpucache.remote.objects import Limits, in_parallel, require_object_name
+from gpucache.remote.objects import Limits, Objects, in_parallel, require_object_name
 
 _MISSING = frozenset({404, 410})
 _REFUSED = frozenset({401, 403, 407})
 
 
-class WebObjects:
+class WebObjects(Objects):
     """See ``gpucache.remote.objects.Objects``."""
 
-    lists = False
-    served = True
-    writes = False
+    lists = writes = False
 
     def __init__(self, url: SplitResult, limits: Limits) -> None:
         path = quote(url.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
