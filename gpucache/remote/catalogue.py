@@ -39,7 +39,7 @@ from gpucache.remote.objects import (
     read_sized,
 )
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
-from gpucache.remote.removal import SIGN, SIGN_TEXT, mark, marked, read_marks, withdraw
+from gpucache.remote.removal import is_signed, mark, marked, read_marks, withdraw
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
 FOLDER = "catalogues/"
@@ -179,20 +179,9 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = Fals
     return Catalogue(found.records, frozenset(found.names), findings, found.marked, listed)
 
 
-def is_store(store: Objects, *, lists: bool = True) -> bool:
-    """Whether anything was ever sent to a store, also before stores were signed if it ``lists`` objects;
-    raises RemoteError if it cannot be read."""
-    if store.served and read_index(store) is not None:
-        return True
-    if dict(store.read([SIGN], len(SIGN_TEXT)))[SIGN] == SIGN_TEXT:
-        return True
-    folders = (FOLDER, own_entries.FOLDER) if store.served else ("",)
-    return lists and store.lists and any(True for folder in folders for _ in store.listed(folder))
-
-
 def require_store(store: Objects, found: Catalogue) -> Catalogue:
     """The catalogue of a store; raises RemoteError if it is empty as nothing was ever sent there."""
-    if not (found.records or found.findings or is_store(store)):
+    if not (found.records or found.findings or is_signed(store)):
         raise RemoteError(NO_STORE.format(store.url))
     return found
 

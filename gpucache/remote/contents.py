@@ -5,7 +5,7 @@ first writes the catalogue without the entries and their rows, then marks the fi
 more. Removing needs no key, only the right to write. Must not know the kind of store.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 
@@ -56,8 +56,9 @@ class Contents:
     def __init__(self, store: Objects, trusted: TrustedKeys) -> None:
         self.store = store
         self.trusted = trusted
-        self._removed: set[Identity] = set()
-        self._unsound: set[str] = set()
+        self.removed: set[Identity] = set()
+        self.unsound: set[str] = set()
+        """The entries and the objects that ``finish`` removes together."""
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -86,18 +87,11 @@ class Contents:
         for batch, data in read_objects(self.store, records):
             yield from ((one, data) for one in batch)
 
-    def drop(self, one: Signed) -> None:
-        """Note an entry for removal; ``finish`` removes all noted ones together."""
-        self._removed.add(identity(one))
-
-    def discard(self, names: Iterable[str]) -> None:
-        self._unsound |= set(names)
-
     def finish(self) -> str:
         """Write the catalogue without the entries that go, and mark their files; a sentence, if there are
         any. Raises RemoteError."""
-        going, self._removed = self._removed, set()
-        marked, self._unsound = self._unsound, set()
+        going, self.removed = self.removed, set()
+        marked, self.unsound = self.unsound, set()
         if not (going or marked):
             return ""
         count = 0
@@ -125,21 +119,9 @@ class Contents:
                 break
         finish_catalogue(self.store)
         self.store.remove(self.keeping.outdated)
-        sweep(self.store, lambda: self._again().named)
+        sweep(self.store, lambda: read_catalogue(self.store, self.trusted).named)
         self.store.finish()
         return _LATER.format(format_count(count, "object", "objects"), self.store.url) if count else ""
-
-    def _again(self) -> Catalogue:
-        self.__dict__.pop("catalogue", None)
-        return self.catalogue
-
-    def leftovers(self) -> Iterator[tuple[str, int]]:
-        """Files that no record names, older than a day by the store's dates: name and size."""
-        listed, named = self.catalogue.objects, self.catalogue.named | self.catalogue.marked
-        now_ns = max((one.written_ns for one in listed.values()), default=0)
-        for one in listed.values():
-            if one.name not in named and one.written_ns < now_ns - _DAY_NS:
-                yield one.name, one.size_bytes
 
 
 class StoredCache(Cache):
@@ -191,19 +173,27 @@ class StoredCache(Cache):
             yield entry, self._checked(entry, one, data)._replace(counts=counts)
 
     def leftovers(self) -> Iterator[Checked]:
-        """Garbage, and files of no entry; raises RemoteError."""
-        if self._first:
-            for found in self._contents.catalogue.findings:
-                kind = FindingKind.CORRUPT if found.wrong else FindingKind.LEFTOVER
-                yield self._told(found.name, kind, found.detail)
-            for name, size in self._contents.leftovers():
-                detail = f"no record names it ({size} bytes); a push that was interrupted left it"
-                yield self._told(name, FindingKind.LEFTOVER, detail)
+        """Garbage, and files older than a day by the store's dates that no record names.
+
+        Raises RemoteError.
+        """
+        if not self._first:
+            return
+        catalogue = self._contents.catalogue
+        for found in catalogue.findings:
+            kind = FindingKind.CORRUPT if found.wrong else FindingKind.LEFTOVER
+            yield self._told(found.name, kind, found.detail)
+        now_ns = max((one.written_ns for one in catalogue.objects.values()), default=0)
+        named = catalogue.named | catalogue.marked
+        for one in catalogue.objects.values():
+            if one.name not in named and one.written_ns < now_ns - _DAY_NS:
+                detail = f"no record names it ({one.size_bytes} bytes); a push that was interrupted left it"
+                yield self._told(one.name, FindingKind.LEFTOVER, detail)
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
         if not self._contents.store.writes:
             return Kept(f"{self._contents.store.url} can only be read; evict where it was pushed")
-        self._contents.drop(_signed(entry))
+        self._contents.removed.add(identity(_signed(entry)))
         return None
 
     def finish_removals(self) -> Sequence[str]:
@@ -224,7 +214,7 @@ class StoredCache(Cache):
         if entry is None:
             if not is_removable(checked.entry):  # also a line of a catalogue with others
                 return checked
-            self._contents.discard([checked.entry])
+            self._contents.unsound.add(checked.entry)
             return checked.fixed()
         if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
             return checked  # a key of somebody whom this machine does not believe
@@ -233,10 +223,10 @@ class StoredCache(Cache):
         if all(one.kind is not FindingKind.UNTRUSTED for one in checked.findings):
             sizes = {name: max(size, IN_FLIGHT_BYTES) for name, size in objects_of(one)}
             data = read_sized(store, sizes)
-            self._contents.discard(
+            self._contents.unsound |= {
                 name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())
-            )
-        self._contents.drop(one)
+            }
+        self._contents.removed.add(identity(one))
         return checked.fixed()
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's

@@ -4,20 +4,17 @@ Owns the object's name, which has key and signer so that a program finds it with
 portable form. Must not know stores or roots.
 """
 
-import re
-
 from gpucache.caches.portable import OWN_MODE, PortableEntry, own_name
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
-from gpucache.remote.objects import File
+from gpucache.remote.objects import File, is_removable
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.signing import UNSIGNED, TrustedKeys
 
 FOLDER = "entries/"
 """The beginning of the names of all such objects."""
 _NO_SIGNER = "unsigned"
-_NAME = re.compile(rf"{FOLDER}[0-9a-f]{{2}}/([0-9a-f]{{64}})-(?:([0-9a-f]{{16}})|{_NO_SIGNER})")
 
 
 def object_name(key: CacheKey, signer: str) -> str:
@@ -37,10 +34,10 @@ def file_of(made: Signed) -> File:
 
 def named(name: str) -> tuple[CacheKey, str]:
     """The key and the signer's id that an object's name has; raises FormatError for any other name."""
-    match = _NAME.fullmatch(name)
-    if match is None or object_name(key := CacheKey(match[1]), signer := match[2] or UNSIGNED) != name:
+    if not (name.startswith(FOLDER) and is_removable(name)):
         raise FormatError("its name is not one of an entry of gpucache")
-    return key, signer
+    key, _, signer = name.rpartition("/")[2].partition("-")
+    return CacheKey(key), UNSIGNED if signer == _NO_SIGNER else signer
 
 
 def decode(

@@ -17,7 +17,7 @@ from gpucache.errors import RemoteError
 from gpucache.remote.objects import Objects, batches, is_removable, read_sized
 
 SIGN, SIGN_TEXT = "gpucache-store", b"gpucache store 1\n"
-"""The object that every push writes, and its bytes."""
+"""The object that everybody who sends writes, and its bytes."""
 FOLDER = "marks/"
 _TAKEN = "-taken"
 _HOUR_NS = 3600 * 10**9
@@ -61,10 +61,14 @@ def sign(store: Objects) -> None:
     list(store.create([(SIGN, SIGN_TEXT)]))
 
 
+def is_signed(store: Objects) -> bool:
+    """Whether anything was ever sent to a store; raises RemoteError if it cannot be read."""
+    return dict(store.read([SIGN], len(SIGN_TEXT)))[SIGN] == SIGN_TEXT
+
+
 def mark(store: Objects, names: Iterable[str]) -> None:
     """Mark objects for removal; raises RemoteError for a store that no push has signed."""
-    [(_, sign)] = store.read([SIGN], len(SIGN_TEXT))
-    if sign != SIGN_TEXT:
+    if not is_signed(store):
         raise RemoteError(
             f"{store.url} lacks the object {SIGN}, so nothing is removed there; push to it first, if it is a "
             "store of gpucache"

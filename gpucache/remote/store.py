@@ -159,7 +159,7 @@ class RemoteStore:
                     if why := within(limit_s, lambda: _why_missed(opened, lacking[0], writes=self.writes)):
                         self._say("missed", f"GPUCACHE_REMOTE missed: {why}")
         except TimeoutError:
-            self._writes_from = time.monotonic() + _PAUSE_S
+            self._writes_from = _over_s()
             if patient:
                 self._stop(
                     f"{self._url} did not reply within {patient:g} s; check that it can be reached, or raise "
@@ -168,7 +168,7 @@ class RemoteStore:
         except Exception as error:  # for any error of a store or its library, the program goes on
             self._stop(error)
         if budget.end(saved_ns / 1e9) and not patient and budget is self._budget:
-            self._pause()
+            self._reads_from = _over_s()
             self._budget = _Budget(budget.limit_s)
             self._say(
                 "slow",
@@ -225,14 +225,8 @@ class RemoteStore:
     def _url(self) -> str:
         return self._opened.objects.url if self._opened else public(self._settings.url)
 
-    def _pause(self, error: Exception | str = "") -> float:
-        """Ask nothing for a minute, or never again after a mistake in the settings; returns when."""
-        forever = isinstance(error, UsageError)
-        self._reads_from = inf if forever else time.monotonic() + _PAUSE_S
-        return self._reads_from
-
     def _stop(self, error: Exception | str) -> None:
-        self._pause(error)
+        self._reads_from = _over_s(error)
         if str(error) != UNBELIEVED:  # sending needs no trusted key
             self._writes_from = self._reads_from
         self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
@@ -264,7 +258,7 @@ class RemoteStore:
             try:
                 within(self._settings.timeout_s, partial(self._create, batch))
             except TimeoutError:  # and it goes on
-                self._writes_from = time.monotonic() + _PAUSE_S
+                self._writes_from = _over_s()
                 self._say(
                     "late",
                     f"sending to {self._url} took longer than {self._settings.timeout_s:g} s, so no more is "
@@ -280,12 +274,13 @@ class RemoteStore:
 
     def _create(self, entries: Sequence[Entry]) -> None:
         from gpucache.remote.catalogue import catalogues_of, write_catalogue  # which no hit needs
+        from gpucache.remote.removal import SIGN, SIGN_TEXT
 
         objects = self._open().objects
         if not objects.writes:
             raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
         key = self._key(objects)
-        records, data_of, files = dict[str, Signed](), dict[str, bytes](), dict[str, File]()
+        records, data_of, files = dict[str, Signed](), {SIGN: SIGN_TEXT}, dict[str, File]()
         for entry in entries:
             packed = of_own(entry.key, entry.head, encode(entry))
             record = signed(record_of(packed), key)
@@ -293,18 +288,17 @@ class RemoteStore:
             records[name], data_of[name], files[name] = record, data, own_entries.file_of(record)
         if not objects.served:  # all in one pack
             data_of |= catalogues_of(records.values(), key)
-        created = [name for name, new in objects.create(data_of.items(), Files(files, [])) if new]
+        arrived = objects.create(data_of.items(), Files(files, []))
+        created = [records[name] for name, new in arrived if new and name in records]
         if objects.served and created:
-            write_catalogue(objects, (records[name] for name in created), key)
+            write_catalogue(objects, created, key)
             self._unnamed = True
 
     def _finish(self) -> None:
         from gpucache.remote.catalogue import finish_catalogue  # which no hit needs
-        from gpucache.remote.removal import sign
 
         self._unnamed = False
         objects = self._open().objects
-        sign(objects)
         finish_catalogue(objects, self._key(objects))
 
     def _key(self, objects: Objects) -> SigningKey:
@@ -314,7 +308,7 @@ class RemoteStore:
         return key
 
     def _stop_sending(self, error: Exception | str) -> None:
-        self._writes_from = inf if isinstance(error, UsageError) else time.monotonic() + _PAUSE_S
+        self._writes_from = _over_s(error)
         self._say("unsent", f"nothing is sent to GPUCACHE_REMOTE: {_told(error)}")
 
     def _say_left(self, count: int) -> None:
@@ -323,6 +317,11 @@ class RemoteStore:
             "left",
             f"{entries} could not be sent to {self._url} in time; 'gpucache push' sends the missing ones",
         )
+
+
+def _over_s(error: Exception | str = "") -> float:
+    """When the pause after a failure is over: never after a mistake in the settings."""
+    return inf if isinstance(error, UsageError) else time.monotonic() + _PAUSE_S
 
 
 def _told(error: Exception | str) -> str:
@@ -364,10 +363,11 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
 def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> str:
     """A sentence on a store that is none, or whose entry of a key is not believed; empty if it merely lacks
     the entry. Raises GpucacheError."""
-    from gpucache.remote.catalogue import NO_STORE, is_store, not_believed, read_index  # which no hit needs
+    from gpucache.remote.catalogue import NO_STORE, not_believed, read_index  # which no hit needs
+    from gpucache.remote.removal import is_signed
 
     objects, trusted = opened
-    if not is_store(objects, lists=not objects.served or is_folder(objects)):
+    if not is_signed(objects):
         if writes and Path(objects.url).is_dir():  # that somebody made for this
             return ""
         told = "{} is not a store of gpucache yet; sending makes one there" if writes else NO_STORE

@@ -17,6 +17,7 @@ from gpucache.answers.document import SCHEMA, Key, keys, record_name
 from gpucache.answers.schema import ANSWERS, Document, Error, records
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
+from gpucache.remote.removal import SIGN, SIGN_TEXT
 from tests.children import run_python
 from tests.fleets import asked, device_of, gpu_machine, recorded
 from tests.patience import PATIENCE_S
@@ -85,6 +86,7 @@ def here(mixed: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     (tmp_path / "sycl").mkdir()
     (tmp_path / "given/entries/00").mkdir(parents=True)
     (tmp_path / "given/entries/00" / f"{'0' * 64}-unsigned").touch()
+    (tmp_path / "given" / SIGN).write_bytes(SIGN_TEXT)
     (tmp_path / "f.cu").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     return tmp_path

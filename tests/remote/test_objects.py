@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.catalogue import is_store
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, Paced, batches, in_parallel, open_objects
+from gpucache.remote.removal import is_signed, sign
 from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
@@ -66,11 +66,12 @@ def _names(objects: Objects, prefix: str = "") -> list[str]:
     return sorted(one.name for one in objects.listed(prefix))
 
 
-def test_anything_that_was_sent_makes_a_store(opened: Opener) -> None:
-    """A place with nothing of gpucache is not one; an entry that a program sent suffices."""
-    assert not is_store(opened())
-    assert dict(opened().create([(f"entries/ab/{'ab' * 32}-unsigned", b"x")]))
-    assert is_store(opened())
+def test_a_signed_place_is_a_store(opened: Opener) -> None:
+    """Objects of another program make none."""
+    list(opened().create([("a/one", b"1")]))
+    assert not is_signed(opened())
+    sign(opened())
+    assert is_signed(opened())
 
 
 def test_an_object_comes_back_as_it_was_created(opened: Opener) -> None:

@@ -19,6 +19,7 @@ from gpucache.remote.catalogue import read_catalogue
 from gpucache.remote.folder import FolderObjects
 from gpucache.remote.own_entries import object_name
 from gpucache.remote.records import record_of, signed
+from gpucache.remote.removal import SIGN, SIGN_TEXT, is_signed
 from gpucache.remote.signing import load_signing_key, read_trusted
 from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote, Settings
@@ -62,6 +63,7 @@ def _put(fleet: Fleet, entry: Entry, data: bytes | None = None, key: str = "ci")
     path = fleet.store / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(right if data is None else data)
+    (fleet.store / SIGN).write_bytes(SIGN_TEXT)
     return path
 
 
@@ -325,8 +327,9 @@ def test_a_miss_in_a_web_server_without_a_store_is_one_warning(fleet: Fleet) -> 
         eve = Machine(fleet, writes=True, signing=fleet.place / "eve", trusted=fleet.key("eve").text)
         eve.store.send(_ONE)
         eve.store.flush()
-        index = (fleet.store / "index").read_text()
-        replies["index"] = f"HTTP/1.1 200 OK\r\nContent-Length: {len(index)}\r\n\r\n{index}"
+        for name in ("index", SIGN):
+            data = (fleet.store / name).read_text()
+            replies[name] = f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n{data}"
         [sentence] = _missed(fleet, url=server.url)
         assert f"it is signed by the key {fleet.key('eve').id}, which is not trusted" in sentence
 
@@ -351,6 +354,7 @@ def test_what_is_sent_is_in_the_index_of_the_store(fleet: Fleet) -> None:
     for entry in (_ONE, _OTHER):
         machine.store.send(entry)
         machine.store.flush()
+    assert is_signed(_Served(fleet.store))
     found = read_catalogue(_Served(fleet.store), trusted)
     assert {one.record.key for one in found.records.values()} == {str(_ONE.key), str(_OTHER.key)}
     assert all(one.is_believed(trusted) for one in found.records.values())
