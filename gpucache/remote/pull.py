@@ -114,12 +114,31 @@ def _chosen(
 def _restored(
     cache: Cache, store: Objects, wanted: Sequence[Signed], machine: Machine, trusted: TrustedKeys
 ) -> Iterator[Pulled]:
-    waiting: deque[tuple[Signed, int]] = deque()
+    fetched: deque[tuple[Signed, int]] = deque()
     damaged: deque[Pulled] = deque()
     pulled = set[str]()
-    for done in cache.restore(_entries(store, wanted, machine, trusted, waiting, damaged)):
+
+    def entries() -> Iterator[PortableEntry]:
+        """The entries, fetched in batches; what is none goes to ``damaged``, and the bytes that were received
+        for each other one to ``fetched``."""
+        for batch, data in read_objects(store, wanted):
+            seen: set[str] = set()
+            for one in batch:
+                names = {name for name, _ in objects_of(one)}
+                received = sum(len(data.get(name) or b"") for name in names - seen)
+                seen |= names
+                try:
+                    entry = whole(one, data, trusted)
+                except FormatError as error:
+                    why = f"{error}; run 'gpucache verify {store.url} --repair', and push it again"
+                    damaged.append(_outcome(one, machine, PullResult.DAMAGED, why))
+                    continue
+                fetched.append((one, received))
+                yield entry
+
+    for done in cache.restore(entries()):
         yield from _drained(damaged)
-        record, received = waiting.popleft()
+        record, received = fetched.popleft()
         if done.done:
             pulled.add(record.record.key)
         yield _outcome(record, machine, _result(done), done.reason, received)
@@ -134,32 +153,6 @@ def _result(done: Restored) -> PullResult:
     if done.damaged or done.failed:
         return PullResult.DAMAGED if done.damaged else PullResult.FAILED
     return PullResult.REFUSED
-
-
-def _entries(
-    store: Objects,
-    wanted: Sequence[Signed],
-    machine: Machine,
-    trusted: TrustedKeys,
-    fetched: deque[tuple[Signed, int]],
-    damaged: deque[Pulled],
-) -> Iterator[PortableEntry]:
-    """The entries of some records, fetched in batches; anything that is not an entry goes to ``damaged``, the
-    bytes that were received for each other one to ``fetched``."""
-    for batch, data in read_objects(store, wanted):
-        seen: set[str] = set()
-        for one in batch:
-            names = {name for name, _ in objects_of(one)}
-            received = sum(len(data.get(name) or b"") for name in names - seen)
-            seen |= names
-            try:
-                entry = whole(one, data, trusted)
-            except FormatError as error:
-                why = f"{error}; run 'gpucache verify {store.url} --repair', and push it again"
-                damaged.append(_outcome(one, machine, PullResult.DAMAGED, why))
-                continue
-            fetched.append((one, received))
-            yield entry
 
 
 def _outcome(

@@ -70,12 +70,8 @@ def push(
     for entries to be written: what came before each is safe in the store.
     """
     believed = TrustedKeys({**trusted.keys, key.public.id: key.public})
-    read = monotonic()
-    catalogue = read_catalogue(store, believed, objects=True)
-    yield from catalogue.findings
-    sending = _Sending(
-        catalogue, key, believed, sources=sources, progress=progress, lays_out=not store.served
-    )
+    sending = _Sending(store, key, believed, sources=sources, progress=progress)
+    yield from sending.read().findings
     if dry_run:
         yield from sending.foreseen(selected)
         return
@@ -83,19 +79,18 @@ def push(
     sign(store)
     try:
         for some in chain([selected], more):
-            if monotonic() - read > _ANEW_S:
-                read = monotonic()
-                sending.go_by(read_catalogue(store, believed, objects=True))
-            yield from sending.send(store, some)
+            if monotonic() - sending.read_s > _ANEW_S:
+                sending.read()
+            yield from sending.send(some)
             if more and sending.done:
-                yield from sending.catalogued(store)
+                yield from sending.catalogued()
                 finish_catalogue(store, key)
                 store.finish()
     except (KeyboardInterrupt, RemoteError) as error:  # the sent entries are kept
         stopped = error
     yield from sending.drain()
     if sending.done:
-        yield from sending.catalogued(store)
+        yield from sending.catalogued()
     if sending.wrote:
         finish_catalogue(store, key)
     if sweep(store, lambda: read_catalogue(store, believed).named) or sending.wrote:
@@ -108,16 +103,9 @@ class _Sending:
     """The entries of one push on their way: which objects each still waits for."""
 
     def __init__(
-        self,
-        catalogue: Catalogue,
-        key: SigningKey,
-        believed: TrustedKeys,
-        *,
-        sources: bool,
-        progress: Progress,
-        lays_out: bool,
+        self, store: Objects, key: SigningKey, believed: TrustedKeys, *, sources: bool, progress: Progress
     ) -> None:
-        self._lays_out = lays_out
+        self._store = store
         self._key = key
         self._believed = believed
         self._sources = sources
@@ -129,33 +117,33 @@ class _Sending:
         self._signer = key.public.id
         self._files: dict[str, bytes] = {}
         self._count = 0
-        self.go_by(catalogue)
         self.files = Files({}, [])
         """The objects in transit, as files for other programs."""
         self.done: list[_Sent] = []
         """Entries whose objects exist and that no catalogue names yet."""
         self.wrote = False
 
-    def go_by(self, catalogue: Catalogue) -> None:
-        """Rely on this catalogue for what the store has; no entry may be in transit."""
+    def read(self) -> Catalogue:
+        """Learn what the store has; no entry may be in transit."""
+        self.read_s = monotonic()
+        catalogue = read_catalogue(self._store, self._believed, objects=True)
         self._marked = catalogue.marked
         self._expected = len(catalogue.objects)
         self._there: dict[str, list[Signed]] = {}
         for one in filter(catalogue.has, catalogue.records.values()):
             self._there.setdefault(_place(one.record), []).append(one)
         self._bytes.clear()
+        return catalogue
 
-    def send(
-        self, store: Objects, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]
-    ) -> Iterator[Outcome]:
+    def send(self, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]) -> Iterator[Outcome]:
         """Send what the store lacks; the outcomes of entries that a catalogue names by then, or of none."""
-        for name, created in store.create(self.objects(selected), self.files):
+        for name, created in self._store.create(self.objects(selected), self.files):
             if not created:
-                self.settle(store, name)
+                self.settle(name)
             self.arrived(name, created=created)
             yield from self.drain()
             if len(self.done) >= _AT_ONCE:
-                yield from self.catalogued(store)
+                yield from self.catalogued()
         yield from self.drain()
 
     def drain(self) -> Iterator[Outcome]:
@@ -209,21 +197,17 @@ class _Sending:
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
         made = signed(record, self._key)
-        if record.system == OWN:
-            objects = [own_entries.object_of(made, packed)]
-        else:
-            objects = list({
-                blob_name(one.sha256): file.data
-                for one, file in zip(record.files, packed.files, strict=True)
-            }.items())  # fmt: skip
-        if record.system == OWN and objects[0][0] in self._bytes:  # sent from another root
+        head = made.line if record.system == OWN else b""
+        names = [name for name, _ in objects_of(made)]
+        objects = {name: head + file.data for name, file in zip(names, packed.files, strict=True)}
+        if record.system == OWN and objects.keys() <= self._bytes.keys():  # sent from another root
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
-        new = {name: data for name, data in objects if name not in self._bytes}
-        if self._lays_out:
+        new = {name: data for name, data in objects.items() if name not in self._bytes}
+        if not self._store.served:
             self._lay_out(made, packed, new)
         self._bytes |= {name: len(data) for name, data in new.items()}
-        waits = {name for name, _ in objects if name in self._waiting or name in new}
+        waits = objects.keys() & (self._waiting.keys() | new.keys())
         sent = _Sent(moved, made, moving.tells, waits)
         for name in waits:
             self._waiting.setdefault(name, []).append(sent)
@@ -256,7 +240,7 @@ class _Sending:
             else:
                 self.files.more.append((path, file.data))
 
-    def settle(self, store: Objects, name: str) -> None:
+    def settle(self, name: str) -> None:
         """Make sure of an object that was there already: it is of another push at the same time, marked, or
         garbage.
 
@@ -267,14 +251,14 @@ class _Sending:
         if (data := self._files.get(name)) is None:
             return
         if name in self._marked:
-            store.replace(name, lambda _: data)
+            self._store.replace(name, lambda _: data)
             return
         key, signer = own_entries.named(name)
-        [(_, found)] = store.read([name], 2 * len(data) + MOST_LINE_BYTES)
+        [(_, found)] = self._store.read([name], 2 * len(data) + MOST_LINE_BYTES)
         try:
             made, _ = own_entries.decode(key, signer, found or b"", self._believed)
         except FormatError:
-            store.replace(name, lambda _: data)
+            self._store.replace(name, lambda _: data)
         else:
             self._waiting[name] = [one._replace(record=made) for one in self._waiting[name]]
 
@@ -288,11 +272,12 @@ class _Sending:
             if not sent.waits:
                 self.done.append(sent)
 
-    def catalogued(self, store: Objects) -> Iterator[Outcome]:
+    def catalogued(self) -> Iterator[Outcome]:
         """Name the entries that arrived in a catalogue; their outcomes, once the store has them for sure."""
         done, self.done, self.wrote = self.done, [], True
-        names = write_catalogue(store, (one.record for one in done), self._key)
-        lost = lacking(store, (one.record for one in done), names, self._expected + len(self._bytes))
+        names = write_catalogue(self._store, (one.record for one in done), self._key)
+        expected = self._expected + len(self._bytes)
+        lost = lacking(self._store, (one.record for one in done), names, expected)
         for sent in done:
             objects = dict(objects_of(sent.record))
             new = sum(self._new.pop(name, 0) for name in objects)
