@@ -161,7 +161,7 @@ class Connections:
                 reply = self._follow(request, deadline)
             except (OSError, HTTPException, ValueError) as error:
                 failed = self._failed(error)
-            pause = (1 + random.random()) * 0.1 * 2**tried
+            pause = pause_s(tried)
             last = tried == self._limits.retries or pause > deadline.left()
             if failed and last:
                 raise failed
@@ -260,6 +260,11 @@ class Connections:
         else:
             told = "breaks off or garbles its replies; check its address and its log"
         return RemoteError(f"{self._store} {told}")
+
+
+def pause_s(tried: int) -> float:
+    """The seconds before a request is sent again that failed so many times before."""
+    return (1 + random.random()) * 0.1 * (1 << tried)
 
 
 def is_this_machine(host: str) -> bool:

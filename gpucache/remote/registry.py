@@ -21,7 +21,7 @@ Owns the form of a pack and which bytes of it are requested. Must not know the c
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from importlib.util import find_spec
 from tarfile import PAX_FORMAT, TarInfo
@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.connections import is_this_machine
+from gpucache.remote.connections import is_this_machine, pause_s
 from gpucache.remote.objects import (
     MOST_OBJECTS,
     NO_FILES,
@@ -47,7 +47,7 @@ from gpucache.remote.objects import (
     require_object_name,
     require_removable,
 )
-from gpucache.remote.registry_client import MOST_JSON_BYTES, RegistryClient
+from gpucache.remote.registry_client import MOST_JSON_BYTES, RegistryClient, error_of
 from gpucache.units import printable
 
 LAYER_BYTES = 32 << 20
@@ -82,6 +82,8 @@ _KEEPS = (400, 401, 403, 405, 501)
 """How registries refuse to remove a manifest, by their settings or to users who may only push."""
 _UNSURE = (400, 404)
 """How they refuse a manifest whose parts are gone, or at a tag that another writer is writing."""
+_FINAL = ("NAME_UNKNOWN", "NAME_INVALID", "UNSUPPORTED")
+"""The codes of refusals that another try does not change."""
 _DEFAULT_TAG = "gpucache"
 _URL = re.compile(
     r"oci(?P<plain>\+http)?://(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?)"
@@ -318,8 +320,7 @@ class RegistryObjects(Objects):
         blobs = tuple(msgspec.structs.replace(blob, platform=platform) for blob, platform in parts)
         notes = _notes(about)
         top = _Manifest(2, _INDEX_TYPE, _ARTIFACT_TYPE, manifests=blobs, annotations=notes)
-        missing = () if last else _UNSURE
-        return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, missing)
+        return self._put_manifest(self._tag, msgspec.json.encode(top), _INDEX_TYPE, once=not last)
 
     def _merged(self, packs: Sequence[_Pack]) -> bool:
         """Write the layers of small packs as one, if there are many, and remove these; whether there were."""
@@ -582,33 +583,36 @@ class RegistryObjects(Objects):
     def _tag_of(self, digest: str) -> str:
         return f"{self._tag}-{digest[7:19]}"
 
-    def _put_manifest(self, tag: str, data: bytes, media_type: str, refused: Collection[int] = ()) -> bool:
-        """Write a manifest or an index; whether the status is none of those that may be refused.
+    def _put_manifest(self, tag: str, data: bytes, media_type: str, *, once: bool = False) -> bool:
+        """Write a manifest or an index; with ``once`` returns whether it was accepted.
 
-        A refused one is sent again: some registries read a tag that another writer has not written whole.
+        Else a refused one is sent again: some registries read a tag that is not written whole yet.
         """
         headers = {"Content-Type": media_type}
-        for left in reversed(range(_TRIES)):
-            accepted = (200, 201, 202, *(_UNSURE if left else refused))
+        for tried in range(_TRIES):
+            accepted = (200, 201, 202, *(_UNSURE if once or tried + 1 < _TRIES else ()))
             answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
-            if answer.status < 400:
-                return True
-            time.sleep(left and 0.32 / 2**left)  # the other writer may wait for its disk or a core
-        return False
+            if error_of(answer)[0] in _FINAL:
+                raise self._client.refused(answer)
+            if once or answer.status < 400:
+                break
+            time.sleep(pause_s(tried))
+        return answer.status < 400
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
         """A blob, sent again if it was refused: of two uploads at once some registries mix up the bytes."""
         blob = _blob_of(data, media_type)
-        for left in reversed(range(_TRIES)):
+        for tried in range(_TRIES):
             if self._client.ask("HEAD", f"blobs/{blob.digest}", (200, 404)).status == 200:
                 break
             begun = self._client.ask("POST", "blobs/uploads/", (202,), body=b"")
             place = self._client.address(begun.headers.get("Location", ""), begun.url)
             place += f"{'&' if urlsplit(place).query else '?'}digest={blob.digest}"
             headers, accepted = {"Content-Type": "application/octet-stream"}, (200, 201, 202)
-            refused = (400, 404, 416) if left else ()
+            refused = (400, 404, 416) if tried + 1 < _TRIES else ()
             if self._client.ask("PUT", place, accepted + refused, body=data, headers=headers).status < 400:
                 break
+            time.sleep(pause_s(tried))
         return blob
 
     def _parsed(self, data: bytes, decoder: msgspec.json.Decoder[T], tag: str = "") -> T:

@@ -66,7 +66,7 @@ class RegistryClient:
         with suppress(KeyError, TypeError, ValueError):
             self._now_ns = int(parsedate_to_datetime(reply.headers["Date"]).timestamp()) * 10**9
         if reply.status not in accepted:
-            raise self._refused(reply)
+            raise self.refused(reply)
         if not reply.is_whole:
             raise self.garbage(f"a reply of more than {most_bytes} bytes")
         return reply
@@ -142,15 +142,20 @@ class RegistryClient:
         token = told.get("token") or told.get("access_token")
         return f"Bearer {token}" if isinstance(token, str) else None
 
-    def _refused(self, reply: Reply) -> RemoteError:
-        try:
-            (first, *_) = msgspec.json.decode(reply.data, type=dict[str, Any])["errors"]
-            said = f" {first['code']}: {first['message']}"
-        except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError):
-            said = ""
+    def refused(self, reply: Reply) -> RemoteError:
+        code, message = error_of(reply)
         remedy = _REMEDIES.get(reply.status, "check its log")
-        told = printable(f"{reply.status}{said}")
+        told = printable(f"{reply.status} {code}: {message}" if code else f"{reply.status}")
         return RemoteError(f"{self._url} refuses ({told}); {remedy.format(host=self._host)}")
+
+
+def error_of(reply: Reply) -> tuple[str, str]:
+    """The code and the message of a refusal; empty if it has none."""
+    try:
+        (first, *_) = msgspec.json.decode(reply.data, type=dict[str, Any])["errors"]
+        return str(first["code"]), str(first["message"])
+    except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError):
+        return "", ""
 
 
 def _credentials(host: str) -> str | None:

@@ -371,6 +371,23 @@ def test_a_refused_manifest_is_sent_again(url: str, monkeypatch: pytest.MonkeyPa
     assert _contents(f"{place}:gpucache") == {ONE: b"1"}
 
 
+def test_a_manifest_that_is_refused_for_good_is_sent_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a registry that makes no repositories."""
+    ask, sent = RegistryClient.ask, list[str]()
+
+    def unknown(client: RegistryClient, method: str, path: str, *more: Any, **how: Any) -> object:
+        if method == "PUT" and path.startswith("manifests/"):
+            sent.append(path)
+            told = b'{"errors": [{"code": "NAME_UNKNOWN", "message": "no such repository"}]}'
+            return connections.Reply(404, HTTPMessage(), told, path)
+        return ask(client, method, path, *more, **how)
+
+    monkeypatch.setattr(RegistryClient, "ask", unknown)
+    with pytest.raises(RemoteError, match="NAME_UNKNOWN: no such repository"):
+        _create(f"{url}/unknown", (ONE, b"1"))
+    assert len(sent) == 1
+
+
 def test_small_packs_are_merged_when_they_have_many_layers(url: str) -> None:
     """No object is lost, removed ones stay removed, dates stay, and a reader of before finds all."""
     place = f"{url}/merged"
