@@ -92,19 +92,11 @@ _SEALS = msgspec.json.Decoder(_Seal, strict=True)
 _INDEXES = msgspec.json.Decoder(Index)
 
 
-Identity = tuple[str, str, str]
-"""The digest of a record, its signer and the signature: anyone may write a record with the first two."""
-
-
-def identity(one: Signed) -> Identity:
-    """The identity of a record among all others."""
-    return one.record.digest, one.signer, one.signature
-
-
 class Catalogue(NamedTuple):
     """Everything that the catalogues of a store name."""
 
-    records: Mapping[Identity, Signed]
+    records: Mapping[bytes, Signed]
+    """By their identities."""
     names: frozenset[str]
     """The catalogues whose records are all in ``records``."""
     findings: tuple[Unsound, ...] = ()
@@ -161,9 +153,24 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = Fals
 
     With ``objects`` also its objects, from a store that can list them.
     """
-    found = _Reading(store, trusted)
-    while not found.read():
-        pass
+    found, known = _Reading(trusted), set[str]()
+    removed, strange, gone = frozenset[str](), list[Unsound](), list[str]()
+    for _ in range(_TRIES):
+        if store.lists:
+            removed = marked(read_marks(store))
+            sizes, strange = _listed(store, removed)
+        else:
+            sizes = dict.fromkeys(_indexed(store), MOST_BYTES)
+        new = {name: min(size, MOST_BYTES) for name, size in sizes.items() if name not in known}
+        gone = []
+        for name, data in read_sized(store, new):
+            if data is None:
+                gone.append(name)
+            else:
+                known.add(name)
+                found.add(name, data)
+        if not gone:
+            break
     listed: dict[str, Listed] = {}
     expected = sum(len(one.record.files) for one in found.records.values())
     if expected > MOST_OBJECTS // 2:  # else signatures, which take long, make no difference
@@ -175,8 +182,9 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, objects: bool = Fals
                 listed[one.name] = one
             else:
                 found.findings.append(Unsound(one.name, _STRANGE, wrong=False))
-    findings = (*found.listed, *found.findings)
-    return Catalogue(found.records, frozenset(found.names), findings, found.marked, listed)
+    lost = (Unsound(name, "it is missing or larger than 64 MiB") for name in gone)
+    findings = (*strange, *lost, *found.findings)
+    return Catalogue(found.records, frozenset(found.names), findings, removed, listed)
 
 
 def require_store(store: Objects, found: Catalogue) -> Catalogue:
@@ -187,44 +195,20 @@ def require_store(store: Objects, found: Catalogue) -> Catalogue:
 
 
 class _Reading:
-    """The catalogues of a store as they are read, while others may put them together."""
+    """The records of catalogues as they are read."""
 
-    def __init__(self, store: Objects, trusted: TrustedKeys) -> None:
-        self.store = store
+    def __init__(self, trusted: TrustedKeys) -> None:
         self._trusted = trusted
-        self._tries = 0
-        self._known: set[str] = set()
         self._bytes = 0
-        self.records: dict[Identity, Signed] = {}
+        self.records: dict[bytes, Signed] = {}
         self.names: set[str] = set()
-        self.marked: frozenset[str] = frozenset()
         self.findings: list[Unsound] = []
-        self.listed: list[Unsound] = []
 
-    def read(self) -> bool:
-        """Read the new catalogues; returns whether that was all, as none was removed after the listing."""
-        if self.store.lists:
-            self.marked = marked(read_marks(self.store))
-            sizes, self.listed = _listed(self.store, self.marked)
-        else:
-            sizes = dict.fromkeys(_indexed(self.store), MOST_BYTES)
-        new = {name: min(size, MOST_BYTES) for name, size in sizes.items() if name not in self._known}
-        gone = []
-        for name, data in read_sized(self.store, new):
-            if data is None:
-                gone.append(name)
-                continue
-            self._known.add(name)
-            if sha256(data).hexdigest() != name.removeprefix(FOLDER)[:_DIGITS]:
-                self.findings.append(Unsound(name, _GARBAGE))
-            else:
-                self._parse(name, data)
-        self._tries += 1
-        if gone and self._tries == _TRIES:
-            self.listed += (Unsound(name, "it is missing or larger than 64 MiB") for name in gone)
-        return not gone or self._tries == _TRIES
-
-    def _parse(self, name: str, data: bytes) -> None:
+    def add(self, name: str, data: bytes) -> None:
+        """Add the records of a catalogue; what is not as it should be becomes a finding."""
+        if sha256(data).hexdigest() != name.removeprefix(FOLDER)[:_DIGITS]:
+            self.findings.append(Unsound(name, _GARBAGE))
+            return
         ignored, why, start = 0, "", 0
         data, sealer = _unsealed(data, self._trusted)
         while start < len(data):
@@ -236,7 +220,7 @@ class _Reading:
                     one.vouch(self._trusted)
                 if self._bytes > _MOST_UNPROVEN_BYTES and not one.is_believed(self._trusted):
                     raise FormatError("the store has more than 256 MiB of records")
-                self.records[identity(one)] = one
+                self.records[one.identity] = one
                 self._bytes += end - start
             except FormatError as error:
                 ignored, why = ignored + 1, why or str(error)

@@ -20,10 +20,8 @@ from gpucache.errors import FormatError, RemoteError, UsageError
 from gpucache.model import KeyField
 from gpucache.remote.catalogue import (
     Catalogue,
-    Identity,
     blob_name,
     finish_catalogue,
-    identity,
     objects_of,
     read_catalogue,
     read_objects,
@@ -56,7 +54,7 @@ class Contents:
     def __init__(self, store: Objects, trusted: TrustedKeys) -> None:
         self.store = store
         self.trusted = trusted
-        self.removed: set[Identity] = set()
+        self.removed: set[bytes] = set()
         self.unsound: set[str] = set()
         """The entries and the objects that ``finish`` removes together."""
 
@@ -193,7 +191,7 @@ class StoredCache(Cache):
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
         if not self._contents.store.writes:
             return Kept(f"{self._contents.store.url} can only be read; evict where it was pushed")
-        self._contents.removed.add(identity(_signed(entry)))
+        self._contents.removed.add(_signed(entry).identity)
         return None
 
     def finish_removals(self) -> Sequence[str]:
@@ -226,7 +224,7 @@ class StoredCache(Cache):
             self._contents.unsound |= {
                 name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())
             }
-        self._contents.removed.add(identity(one))
+        self._contents.removed.add(one.identity)
         return checked.fixed()
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's

@@ -47,6 +47,8 @@ _MODULES = {
 
 T = TypeVar("T")
 R = TypeVar("R")
+Progress = Callable[[int, int | None, str], object]
+"""Gets how many entries a push or a pull is done with, of how many, and a name of one."""
 
 
 class Listed(NamedTuple):

@@ -23,8 +23,7 @@ from gpucache.remote.catalogue import (
     whole,
 )
 from gpucache.remote.machine import Machine, backends_of
-from gpucache.remote.objects import Objects
-from gpucache.remote.push import Progress
+from gpucache.remote.objects import Objects, Progress
 from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 

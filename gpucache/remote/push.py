@@ -6,7 +6,7 @@ there. Nothing is reported as sent before the store was seen to have it, unmarke
 catalogue. Must not know the kind of store, or which systems there are.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 from time import monotonic
 from typing import NamedTuple
@@ -28,12 +28,11 @@ from gpucache.remote.catalogue import (
     write_catalogue,
 )
 from gpucache.remote.keeping import ROWS
-from gpucache.remote.objects import File, Files, Objects
+from gpucache.remote.objects import File, Files, Objects, Progress
 from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
 from gpucache.remote.removal import sign, sweep
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
-Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 _ANEW_S = 300.0

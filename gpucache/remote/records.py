@@ -84,6 +84,11 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     def line(self) -> bytes:
         return _encode(self) + b"\n"
 
+    @property
+    def identity(self) -> bytes:
+        """The SHA-256 of its line, as anyone may give another record the same signature."""
+        return sha256(self.line).digest()
+
     def is_believed(self, trusted: TrustedKeys) -> bool:
         """Whether a trusted key signed it, which is checked once."""
         key = trusted.keys.get(self.signer)
