@@ -74,10 +74,9 @@ class Index(msgspec.Struct, frozen=True):
     """The records of a store that lists nothing."""
 
     catalogues: Annotated[tuple[_CatalogueName, ...], msgspec.Meta(max_length=10_000)]
-    signers: Annotated[frozenset[_Signer], msgspec.Meta(max_length=_MOST_SIGNERS)] = frozenset()
+    signers: Annotated[frozenset[_Signer], msgspec.Meta(max_length=_MOST_SIGNERS)]
     """The ids of keys that signed some of them, for people."""
-    number: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """The number of the index; 0 if an older gpucache wrote it."""
+    number: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -319,7 +318,9 @@ def _write_index(store: Objects, key: SigningKey | None) -> None:
         old = None
         with suppress(RemoteError):  # it is garbage
             old = read_index(store)
-        data = _index(old, _visible(store), key, number)
+        signers = ({key.public.id} if key else set()) | (old.signers if old else frozenset[str]())
+        made = Index(tuple(sorted(_visible(store))), frozenset(sorted(signers)[:_MOST_SIGNERS]), number)
+        data = msgspec.json.encode(made, order="deterministic")
         if list(store.create([(_numbered(number), data)])) == [(_numbered(number), True)]:
             break
         [(_, theirs)] = store.read([_numbered(number)], _INDEX_BYTES)
@@ -345,12 +346,6 @@ def _unsealed(data: bytes, trusted: TrustedKeys) -> tuple[bytes, str | None]:
     lines = data[:start]
     believed = trusted.believes(found.sealer, _SEALED_AS + sha256(lines).digest(), found.seal)
     return lines, found.sealer if believed else None
-
-
-def _index(old: Index | None, names: Collection[str], key: SigningKey | None, number: int) -> bytes:
-    signers = ({key.public.id} if key else set()) | (old.signers if old else frozenset[str]())
-    kept = frozenset(sorted(signers)[:_MOST_SIGNERS])
-    return msgspec.json.encode(Index(tuple(sorted(names)), kept, number), order="deterministic")
 
 
 def _newer(made: bytes, old: bytes | None) -> bytes:
@@ -395,7 +390,7 @@ def _indexed(store: Objects) -> Sequence[str]:
         raise RemoteError(
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
-    for number in range(found.number + 1, found.number + _MOST_STEPS if found.number else 0):
+    for number in range(found.number + 1, found.number + _MOST_STEPS):
         [(_, data)] = store.read([_numbered(number)], _INDEX_BYTES)
         try:
             later = _INDEXES.decode(data or b"")

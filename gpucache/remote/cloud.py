@@ -237,11 +237,8 @@ class CloudObjects(Objects):
                 if re.search(_NO_BUCKET, str(error)):
                     raise
                 return None, {}
-            size, version = (
-                found.meta["size"],
-                {"e_tag": found.meta["e_tag"], "version": found.meta["version"]},
-            )
-            data = found.bytes().to_bytes() if size <= limit_bytes else None
+            data = found.bytes().to_bytes() if found.meta["size"] <= limit_bytes else None
+            version = {"e_tag": found.meta["e_tag"], "version": found.meta["version"]}
             return data, {part: text for part, text in version.items() if text}
 
     def _put(self, name: str, data: bytes, mode: Any) -> bool:

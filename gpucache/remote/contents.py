@@ -73,13 +73,6 @@ class Contents:
             used_ns[_mark(one)] = max(one.record.made_ns, used_ns.get(_mark(one), 0))
         return found._replace(used_ns=used_ns)
 
-    def caches(self) -> "tuple[StoredCache, ...]":
-        """A cache for each system, rows in that of our own; that one if the store is empty. Raises
-        RemoteError."""
-        found = {one.record.system for one in self.catalogue.records.values()}
-        systems = sorted({OWN if one == ROWS else one for one in found or {OWN}})
-        return tuple(StoredCache(self, name, first=not number) for number, name in enumerate(systems))
-
     def data_of(self, records: Sequence[Signed]) -> Iterator[tuple[Signed, Mapping[str, bytes | None]]]:
         """Records with the bytes of their objects; raises RemoteError."""
         for batch, data in read_objects(self.store, records):
@@ -255,10 +248,14 @@ class StoredCache(Cache):
 
 
 def stored_caches(store: Objects, trusted: TrustedKeys) -> tuple[Cache, ...]:
-    """The caches of a store's systems; raises RemoteError."""
+    """A cache for each system of a store, rows in that of our own; that one if the store is empty.
+
+    Raises RemoteError.
+    """
     contents = Contents(store, trusted)
-    require_store(store, contents.catalogue)
-    return contents.caches()
+    found = {one.record.system for one in require_store(store, contents.catalogue).records.values()}
+    systems = sorted({OWN if one == ROWS else one for one in found or {OWN}})
+    return tuple(StoredCache(contents, name, first=not number) for number, name in enumerate(systems))
 
 
 def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntry]:

@@ -41,6 +41,7 @@ from gpucache.remote.objects import (
     Limits,
     Listed,
     Objects,
+    batches,
     in_parallel,
     missing,
     public,
@@ -257,13 +258,9 @@ class RegistryObjects(Objects):
         """Packs of the objects that no other pack has; an object exists once its pack does."""
         self._refresh_to_write()
         present: list[str] = []
-        group: list[tuple[_Blob, _Layer]] = []
-        for layer in in_parallel(self._push_layer, self._layers(objects, files, present), _AT_ONCE):
-            group.append(layer)
-            if len(group) == _PACK_LAYERS or sum(len(one.places) for _, one in group) >= _PACK_OBJECTS:
-                yield from self._push_layers(group)
-                group = []
-        yield from self._push_layers(group)
+        layers = in_parallel(self._push_layer, self._layers(objects, files, present), _AT_ONCE)
+        for group in batches(layers, _PACK_LAYERS, lambda one: len(one[1].places), _PACK_OBJECTS):
+            yield from self._push_layers(group)
         yield from ((name, False) for name in present)
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
@@ -550,16 +547,15 @@ class RegistryObjects(Objects):
     def _push_layers(
         self, layers: Sequence[tuple[_Blob, _Layer]], after_ns: int = 0
     ) -> list[tuple[str, bool]]:
-        """A pack of some layers, if there are any, that is younger than at a time; its objects."""
+        """A pack of some layers that is younger than at a time; its objects."""
         places = tuple(
             msgspec.structs.replace(one, layer=number)
             for number, (_, layer) in enumerate(layers)
             for one in layer.places
         )
-        if layers:
-            about = _sum(one.about for _, one in layers)
-            config = _Config(max(self._client.now_ns, after_ns), places, about)
-            self._push_pack(tuple(blob for blob, _ in layers), config)
+        about = _sum(one.about for _, one in layers)
+        config = _Config(max(self._client.now_ns, after_ns), places, about)
+        self._push_pack(tuple(blob for blob, _ in layers), config)
         return [(one.name, True) for one in places]
 
     def _push_pack(self, layers: tuple[_Blob, ...], config: _Config, tag: str = "") -> None:

@@ -150,7 +150,7 @@ def test_a_writer_that_is_overtaken_again_and_again_is_in_the_index(tmp_path: Pa
     assert _seen(tmp_path) == {"ours", *(f"theirs {number}" for number in range(next(others)))}
 
 
-@pytest.mark.parametrize("garbage", [b"", b"<html>", b'{"catalogues": [], "number": 1}'])
+@pytest.mark.parametrize("garbage", [b"", b"<html>", b'{"catalogues": [], "signers": [], "number": 1}'])
 def test_an_index_that_is_none_is_passed_by_and_written_anew(tmp_path: Path, garbage: bytes) -> None:
     """A page of a server for a missing index ends the search for later ones."""
     _send(FolderObjects(tmp_path), "one")
