@@ -394,7 +394,7 @@ LINES: Mapping[str, int] = {
     "native": 7_011,
     "answers": 5_447,
     "cli": 6_348,
-    "remote": 4_817,
+    "remote": 4_819,
     "serve": 4_522,
     "store": 4_099,
     "backends": 3_785,

@@ -368,6 +368,8 @@ def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> s
 
     objects, trusted = opened
     if not is_signed(objects):
+        if is_folder(objects):
+            next(objects.listed(""), None)  # raises RemoteError unless it is a directory
         if writes and Path(objects.url).is_dir():  # that somebody made for this
             return ""
         told = "{} is not a store of gpucache yet; sending makes one there" if writes else NO_STORE
