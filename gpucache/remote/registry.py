@@ -585,15 +585,15 @@ class RegistryObjects(Objects):
         Else a refused one is sent again: some registries read a tag that is not written whole yet.
         """
         headers = {"Content-Type": media_type}
-        for tried in range(_TRIES):
+        for tried in range(1 if once else _TRIES):
             accepted = (200, 201, 202, *(_UNSURE if once or tried + 1 < _TRIES else ()))
             answer = self._client.ask("PUT", f"manifests/{tag}", accepted, body=data, headers=headers)
             if error_of(answer)[0] in _FINAL:
                 raise self._client.refused(answer)
-            if once or answer.status < 400:
-                break
-            time.sleep(pause_s(tried))
-        return answer.status < 400
+            if answer.status < 400:
+                return True
+            time.sleep(pause_s(tried))  # the other writer may wait for its disk or a core
+        return False
 
     def _push_blob(self, data: bytes, media_type: str) -> _Blob:
         """A blob, sent again if it was refused: of two uploads at once some registries mix up the bytes."""
