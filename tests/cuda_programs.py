@@ -46,7 +46,7 @@ def strace(trace: Path) -> list[str]:
     program = shutil.which("strace")
     if program is None:
         pytest.skip("strace is not installed")
-    command = [program, "-f", "-e", "trace=openat", "-o", str(trace)]
+    command = [program, "-f", "--seccomp-bpf", "-e", "trace=openat", "-o", str(trace)]
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("processes cannot be traced here")
     return command

@@ -86,7 +86,7 @@ def traced(
         (folder / name).write_text(text, encoding="ascii")
     done = run_text(
         [
-            *(strace, "-f", "-y", "-o", str(folder / "trace"), "-e", "trace=open,openat"),
+            *(strace, "-f", "--seccomp-bpf", "-y", "-o", str(folder / "trace"), "-e", "trace=open,openat"),
             *(sys.executable, "-P", "-c", _BUILD, request.param, str(folder)),
         ],
         cwd=folder,

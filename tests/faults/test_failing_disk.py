@@ -36,8 +36,8 @@ def _failing(
     place: Path, call: str, error: int, *words: object, root: Path
 ) -> subprocess.CompletedProcess[str]:
     """Run gpucache on a root while a system call on one place always fails."""
-    name = errno.errorcode[error]
-    tracer = ("strace", "-f", "-qq", "-o", os.devnull, "-P", place, "-e", f"inject={call}:error={name}")
+    failing = ("-e", f"trace={call}", "-e", f"inject={call}:error={errno.errorcode[error]}")
+    tracer = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, "-P", place, *failing)
     return run_text(
         [*map(str, tracer), sys.executable, "-m", "gpucache", "--root", str(root), *map(str, words)]
     )

@@ -166,7 +166,7 @@ def test_a_second_start_hits_and_runs_no_compiler(tmp_path: Path, python: str | 
     shutil.rmtree(tmp_path / "triton")
     trace = tmp_path / "trace"
     strace = shutil.which("strace")
-    before = [strace, "-f", "-e", "trace=execve", "-o", str(trace)] if strace else []
+    before = [strace, "-f", "--seccomp-bpf", "-e", "trace=execve", "-o", str(trace)] if strace else []
     second = _run(tmp_path, before=before, python=python)
     assert _outcomes(second) == ["hit"] * 4 and second.stdout == first.stdout
     ran = trace.read_text().splitlines() if strace else []
