@@ -59,6 +59,7 @@ class _Reply(ctypes.Structure):
         ("note", _Bytes),
         ("view", _Bytes),
         ("environment", ctypes.c_uint64),
+        ("looked", ctypes.c_uint64),
     )
 
 

@@ -26,6 +26,7 @@
 #define BLOCK 4096
 #define CONDITIONS_CAP (1u << 16)
 #define KNOWN 512
+#define LINKS 16 /* the most on the way to a file that are looked at */
 #define STAMPED "FSBNL" /* the kinds of conditions that have a stamp in a root of one's own */
 #define LAYERS "OPENCL_LAYERS"
 #define OUR_LAYER "/libgpucache_opencl_layer.so"
@@ -44,6 +45,7 @@ struct seen {
     char library[PATH_MAX];
     int beside; /* whether its directory is the one that it was found in, where the loader looks for others */
     uint64_t count, known; /* the places, and the end of those that are known */
+    uint64_t *looked; /* see conditions_hold() */
     struct identity {
         dev_t device;
         ino_t inode;
@@ -172,13 +174,17 @@ static uint64_t changed_ns(const struct stat *status) {
     return (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
 }
 
+static uint64_t written_ns(const struct stat *status) {
+    return (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
+}
+
 /* Whether a file has changed since this process loaded its compiler, which may have read it before. */
 static int is_late(const struct stat *status) { return wire_begun_ns() && changed_ns(status) > wire_begun_ns(); }
 
 /* Whether a file, or a directory with the same names, is as it was when a stamp of it was taken; 0 stands for none. */
 static int is_as_it_was(uint64_t stamp, const struct stat *status) {
-    uint64_t written = (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
-    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written, changed_ns(status)};
+    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written_ns(status),
+                      changed_ns(status)};
     return stamp && digest(now, sizeof now, 0) == stamp;
 }
 
@@ -505,6 +511,37 @@ static int is_alone(const char *path) {
     return alone;
 }
 
+/* The number of what is at a path, and of each link and directory on the way. A directory counts as a whole where it
+   lacks the rest of the path, else only for itself: if it is moved, it gets one of both times. */
+static uint64_t sum_of(const struct stat *status, int whole, uint64_t sum) {
+    uint64_t written = written_ns(status), changed = changed_ns(status);
+    uint64_t now[] = {status->st_dev, status->st_ino, 0, 0, written == changed ? 0 : changed};
+    if (whole) now[2] = (uint64_t)status->st_size, now[3] = written, now[4] = changed;
+    return digest(now, sizeof now, sum);
+}
+
+static uint64_t look_at(const char *path, int *links, uint64_t sum) {
+    char way[PATH_MAX], target[PATH_MAX];
+    struct stat status = {0}, above;
+    for (const char *end = path; *end;) {
+        end += 1 + strcspn(end + 1, "/");
+        snprintf(way, sizeof way, "%.*s", (int)(end - path), path);
+        above = status;
+        if (lstat(way, &status)) return sum_of(&above, 1, sum);
+        sum = sum_of(&status, !S_ISDIR(status.st_mode), sum);
+        if (!S_ISLNK(status.st_mode) || !*links) continue;
+        size_t before = (size_t)(strrchr(way, '/') - way) + 1;
+        ssize_t size = readlink(way, target + before, sizeof target - before - 1);
+        if (size <= 0) return sum;
+        target[before + (size_t)size] = 0;
+        memcpy(target, way, before);
+        --*links;
+        sum = look_at(target[before] == '/' ? target + before : target, links, sum);
+        if (stat(way, &status)) return sum;
+    }
+    return sum;
+}
+
 static int path_holds(const struct question *question, const struct condition *one, struct seen *seen,
                       struct pairs *pairs, char why[WHY_SIZE]) {
     char path[PATH_MAX] = "", target[PATH_MAX], expected[PATH_MAX];
@@ -519,6 +556,8 @@ static int path_holds(const struct question *question, const struct condition *o
         snprintf(why, WHY_SIZE, "a preloaded library redirects %.400s", path);
         return 0;
     }
+    int is_read = strchr("FANDR", one->kind) && (!one->place.size || equals(one->place, "w")); /* by the program */
+    if (seen->looked && is_read) *seen->looked = look_at(path, &(int){LINKS}, *seen->looked);
     int failed = stat(path, &status) ? errno : 0;
     switch (one->kind) {
     case 'A':
@@ -733,9 +772,9 @@ static int holds(const struct question *question, const struct condition *one, s
 }
 
 int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,
-                    char why[WHY_SIZE]) {
+                    uint64_t *looked, char why[WHY_SIZE]) {
     struct condition one;
-    struct seen seen = {.field = UINT64_MAX};
+    struct seen seen = {.field = UINT64_MAX, .looked = looked};
     struct pairs pairs = {NULL, 0};
     snprintf(why, WHY_SIZE, "its row is damaged");
     if (!next_number(record, &seen.count) || seen.count > CONDITIONS_CAP) return 0;
@@ -752,5 +791,6 @@ int conditions_hold(const struct question *question, struct wire_reply *record, 
         same = same && holds(question, &one, &seen, &pairs, why);
     }
     free(seen.at);
+    if (looked) *looked |= 1;
     return are_loaded(&pairs, same, why);
 }

@@ -422,11 +422,12 @@ static int try_record(const struct question *question, const struct index *index
                       struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
     struct wire_bytes title = {0}, note = {0}, stamps = {0};
     struct wire_reply record, at_holes;
+    uint64_t looked = 0, *look = question->kind == WIRE_PART && !is_layer ? &looked : NULL; /* a layer keeps nothing */
     if (!*longest) snprintf(why, WHY_SIZE, "its row is damaged");
     int sound = read_record(index, row, &record, &title, &note, &stamps);
     if (!index->is_own) stamps.size = 0;
     at_holes = record;
-    sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, stamps, why);
+    sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, stamps, look, why);
     if (sound) snprintf(why, WHY_SIZE, "its stored result is missing or has changed");
     int answered = sound && make_answer(index, &record, note, reply);
     if (answered && !fill_holes(question, &at_holes, reply)) {
@@ -436,6 +437,7 @@ static int try_record(const struct question *question, const struct index *index
     if (answered) tell("hit: %.*s", (int)(title.size < 200 ? title.size : 200), (const char *)title.at);
     if (!answered || reply->body != record.body) free(record.body);
     if (!answered) *reply = (struct wire_reply){.kind = WIRE_PASS};
+    reply->looked = answered ? looked : 0;
     return answered;
 }
 
@@ -543,8 +545,8 @@ static int answer(const char *all, int writable, enum wire_kind kind, const stru
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     char why[WHY_SIZE] = "";
     uint64_t of_source, of_question;
-    int of_layer = is_layer && all == roots; /* links are for a server, where there is one */
-    int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (of_layer && (kind == WIRE_PART || kind == WIRE_LINK));
+    int of_layer = is_layer && all == roots;
+    int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || kind == WIRE_PART || kind == WIRE_LINK;
     if (!known || count <= source) return 0;
     int kept = errno, required = of_layer && wire_requires();
     find_digests(&question, &of_source, &of_question);
@@ -574,7 +576,7 @@ int index_answer_below(const char *all, int writable, enum wire_kind kind, const
 int index_meets(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *conditions,
                 char why[WHY_SIZE]) {
     struct question question = {kind, fields, count, start};
-    int kept = errno, meets = conditions_hold(&question, conditions, wire_text(NULL), why);
+    int kept = errno, meets = conditions_hold(&question, conditions, wire_text(NULL), NULL, why);
     errno = kept;
     return meets;
 }

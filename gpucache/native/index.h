@@ -65,9 +65,10 @@ int index_meets(enum wire_kind kind, const struct wire_bytes *fields, size_t cou
                 char why[WHY_SIZE]);
 
 /* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. Stamps of
-   files, eight bytes each, are for those that have one, in their order. */
+   files, eight bytes each, are for those that have one, in their order. Unless it is NULL, ``looked`` gets a number
+   that differs whenever a file of the program's was changed meanwhile, even if it is as before; never 0. */
 int conditions_hold(const struct question *question, struct wire_reply *record, struct wire_bytes stamps,
-                    char why[WHY_SIZE]);
+                    uint64_t *looked, char why[WHY_SIZE]);
 
 /* XXH64 of some bytes; the result may be the seed for further bytes. */
 uint64_t digest(const void *bytes, size_t size, uint64_t seed);

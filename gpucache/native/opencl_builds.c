@@ -170,7 +170,7 @@ void tell_other(const char *call, const char *options, cl_program of) {
 }
 
 /* Ask about a build, first the index unless already done; false without an answer. The source is the program's own,
-   or the marks of a link's parts. No root's index knows of parts and links. */
+   or the marks of a link's parts. */
 static bool ask_about(enum wire_kind kind, struct build *build, const char *marks, bool only_server,
                       struct wire_reply *reply) {
     char count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
@@ -193,7 +193,7 @@ static bool ask_about(enum wire_kind kind, struct build *build, const char *mark
     for (cl_uint i = 0; whole && i < build->count; i++)
         whole = describe_device(build->devices[i], facts + i * FACTS);
     size_t all = BEFORE_FACTS + build->count * FACTS;
-    bool answered = whole && (only_server || kind != WIRE_BUILD ? wire_ask_server : wire_ask)(kind, fields, all, reply);
+    bool answered = whole && (only_server ? wire_ask_server : wire_ask)(kind, fields, all, reply);
     for (cl_uint i = 0; i < build->count; i++) free_description(facts + i * FACTS);
     free((void *)environment.at);
     free((void *)source.at);
@@ -499,8 +499,20 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
 
 /* ---- Programs that are compiled and linked apart ---- */
 
-/* The mark of a part that has been compiled, to be freed; NULL if its headers changed meanwhile. A layer, which keeps
-   nothing, gives it before. */
+/* Whether what a part was compiled from is unchanged since its reply: a row that gave its mark has to give it again. */
+static bool is_unchanged(struct build *build, const struct wire_reply *before, const char *token, const char *mark) {
+    struct wire_reply now = {.kind = WIRE_PASS};
+    struct wire_bytes none, again;
+    if (!before->looked) return wire_confirm(WIRE_PART, before, wire_text(token));
+    bool same = ask_about(WIRE_PART, build, NULL, false, &now) && now.looked == before->looked &&
+                wire_next(&now, &none) && wire_next(&now, &again) && again.size == strlen(mark) &&
+                !memcmp(again.at, mark, again.size);
+    wire_done(&now);
+    return same;
+}
+
+/* The mark of a part that has been compiled, to be freed; NULL if its headers changed meanwhile. A row gives it
+   before. */
 static char *mark_of(const char *token, char *before) {
     struct wire_bytes field = wire_text(token);
     struct wire_reply reply;
@@ -513,7 +525,8 @@ static char *mark_of(const char *token, char *before) {
     return mark;
 }
 
-/* The server reads what a part is compiled from before that is done, and afterwards names it, also if it failed. */
+/* What a part is compiled from is read before that is done, and compared afterwards. The server hears of the end, also
+   if it failed. */
 cl_int compile_known(struct program *program, cl_program handle, const struct asked *asked,
                      const struct headers *headers) {
     struct build build = {.handle = handle, .options = asked->options ? asked->options : ""};
@@ -538,7 +551,7 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
         stop_serving(program);
         built_by_driver(program, 0);
     }
-    if (is_part && code == CL_SUCCESS && !wire_confirm(WIRE_PART, &reply, wire_text(token))) is_part = false;
+    if (is_part && code == CL_SUCCESS && !is_unchanged(&build, &reply, token, mark)) is_part = false;
     wire_done(&reply);
     if (is_part) mark = mark_of(token, mark);
     if (is_part && mark && code == CL_SUCCESS) set_part(program, mark, build.options);

@@ -366,7 +366,7 @@ int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wi
     struct wire_reply view = {.body = (unsigned char *)reply->view.at, .size = reply->view.size};
     char why[WHY_SIZE] = "the reply is damaged";
     int kept = errno;
-    int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, wire_text(NULL), why));
+    int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, wire_text(NULL), NULL, why));
     if (sees && !(sees = same_environment(reply))) snprintf(why, sizeof why, "its environment changed meanwhile");
     struct wire_bytes fields[] = {token, wire_text(why)};
     /* The reply to it is waited for, so that the result of the build comes later. */

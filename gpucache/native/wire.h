@@ -57,6 +57,7 @@ struct wire_reply {
     struct wire_bytes note; /* the part of an index's hit that is counted; it is inside the reply */
     struct wire_bytes view; /* what this process has to see, see wire_confirm(); inside the reply too */
     uint64_t environment; /* the digest of the question's; 0 if not known */
+    uint64_t looked; /* of a row's part: differs whenever a file that it depends on was changed; 0 of all else */
 };
 
 /* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or index.h's variables, once. */

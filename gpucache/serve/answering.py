@@ -237,6 +237,18 @@ class Rows:
         whole = replace(whole, answer=tuple(answer), references=tuple(references), note=note)
         return self.put(row_of(replace(whole, keeps_source=late)))
 
+    def keep_part(
+        self,
+        compiler: Compiler[A],
+        question: Question,
+        asked: A,
+        part: Sequence[Prepared],
+        keys: Sequence[CacheKey],
+        mark: bytes,
+    ) -> None:
+        """Write the row of a part, which names no entry. Raises UncoveredError, GpucacheError."""
+        self.put(row_of(answered(compiler, question, asked, part, keys, (b"", mark), self._since_ns)))
+
     def put(self, row: Row) -> str:
         """Add a row to those of its question; returns why that is not possible."""
         if self._stores.target is None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,7 +50,7 @@ _IL = b"\0"
 """The first byte of a module in the place of a source: see ``native/opencl_handles.h``."""
 _CONSTANT = re.compile(rb"(\d{1,10}) ((?:[0-9a-f]{2})+)")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
-_MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
+_MARKS = re.compile(rb"([0-9a-f]{64}(\t[^\n]*)?\n)+")
 _NOT_LINKED = re.compile("-create-library|-enable-link-options")
 _LAUNCH = re.compile(rb"(@?)(\w+) (\d+(?:,\d+){0,2})")
 """A note of a launch: a token, or after a sign a row, as ``native/wire.h`` has it; and the local size."""
@@ -60,7 +59,6 @@ _CONFIGURATION = "cl.cfg"
 _EARLY = "configuration at the start"
 _SIZES_CAP = 256
 _DIMENSIONS = 3
-_PARTS_CAP = 1 << 14
 _COMPILING_CAP = 1 << 10
 """The most parts that are being compiled, whose sources may be large."""
 _UNSEEN = (
@@ -80,8 +78,8 @@ class Asked:
     options: str
     source: bytes
     devices: tuple[Facts, ...]
-    parts: tuple[str, ...] = ()
-    """The marks of the programs that a link puts together, in their order; empty for all else."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """Of the programs that a link puts together, in their order, the mark, name and options; else empty."""
     name: str = ""
     language: Language = Language.OPENCL_C
     constants: tuple[str, ...] = ()
@@ -269,44 +267,42 @@ def keys_of_part(prepared: Sequence[Prepared]) -> list[CacheKey]:
     ]
 
 
+def mark_of(part: Sequence[Prepared]) -> bytes:
+    """The digest of a part's keys; its name and options follow for lists of entries."""
+    mark = digest("\n".join(map(str, keys_of_part(part))).encode())
+    named = part[0].request.program.name, *part[0].compilation.inputs.options
+    return b"\t".join((mark.encode(), *(text.encode("unicode_escape") for text in named)))
+
+
 class Links(OpenCL):
     """Links, whose parts' marks are in the place of a source."""
 
     ask = Kind.LINK
 
-    def __init__(self, devices: Devices, libraries: Libraries) -> None:
-        super().__init__(devices, libraries)
-        self._parts: dict[str, tuple[str, ...]] = {}
-        """The name and the options of each part, by its mark."""
-
-    def mark(self, part: Sequence[Prepared]) -> str:
-        mark = digest("\n".join(map(str, keys_of_part(part))).encode())
-        named = part[0].request.program.name, *part[0].compilation.inputs.options
-        _remember(self._parts, mark, named, _PARTS_CAP)
-        return mark
-
     def read(self, fields: Fields) -> Asked:
         asked = super().read(fields)
         if not _MARKS.fullmatch(asked.source):
             raise WireError("a link has no marks of parts")
-        return replace(asked, parts=tuple(asked.source.decode().split()))
+        lines = [line.split(b"\t") for line in asked.source.split(b"\n")[:-1]]
+        parts = tuple(tuple(text.decode("unicode_escape") for text in line) for line in lines)
+        source = b"".join(b"%s\n" % mark for mark, *_ in lines)
+        name = next((named[0] for _, *named in parts if named and named[0] != UNNAMED), UNNAMED)
+        return replace(asked, source=source, parts=parts, name=name)
 
     def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
         if option := _NOT_LINKED.search(asked.options):
             raise OptionError(f"links with the option {option[0]} are not served")
-        parts = [self._parts.get(mark, (UNNAMED,)) for mark in asked.parts]
-        name = next((name for name, *_ in parts if name != UNNAMED), UNNAMED)
-        marks = [KeyField(PART, mark) for mark in asked.parts]
+        marks = [KeyField(PART, mark) for mark, *_ in asked.parts]
+        # Lists of entries tell links of one program apart by the options. Older layers' marks have no names.
+        names = [text for mark, *named in asked.parts for text in named or (UNNAMED, mark)]
 
         def linked(one: Prepared) -> Prepared:
             fields = [item for each in one.fields for item in (marks if each.label == "source" else [each])]
-            # Lists of entries tell links of one program apart by the options.
-            options = (*one.compilation.inputs.options, *chain.from_iterable(parts))
-            inputs = one.compilation.inputs._replace(options=options)
+            inputs = one.compilation.inputs._replace(options=(*one.compilation.inputs.options, *names))
             compilation = one.compilation._replace(inputs=inputs)
             return one._replace(compilation=compilation, fields=tuple(fields), key=cache_key(fields))
 
-        return tuple(map(linked, super().prepare(replace(asked, name=name), memos)))
+        return tuple(map(linked, super().prepare(asked, memos)))
 
 
 def _remember(known: dict[K, V], key: K, value: V, most: int) -> None:
@@ -341,7 +337,7 @@ class OpenCLServing(Session[Asked]):
         self._devices = devices
         self._parts = Parts(devices, libraries)
         self._links = Links(devices, libraries)
-        self._compiling: dict[bytes, tuple[Asked, tuple[Prepared, ...]]] = {}
+        self._compiling: dict[bytes, tuple[Question, Asked, tuple[Prepared, ...]]] = {}
         """The parts that are being compiled; no lookup where devices were not known by then."""
 
     @property
@@ -394,11 +390,6 @@ class OpenCLServing(Session[Asked]):
 
         return self.settled(token, settle)
 
-    def keep_row(self, one: Build[Asked], hits: Sequence[Hit]) -> None:
-        """Write the row, except for a link: only this process knows the marks of its parts."""
-        if not one.asked.parts:
-            super().keep_row(one, hits)
-
     def _reject(self, fields: Fields) -> Reply:
         token = fields.take()
         one = self.known(token)
@@ -431,12 +422,12 @@ class OpenCLServing(Session[Asked]):
             self.binaries += entry_point == "clCreateProgramWithBinary"
         return HEARD
 
-    def look_up(self, asked: Asked) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
-        prepared = (self._links if asked.parts else self.compiler).prepare(asked, self.stores)
-        return prepared, self.compiler.find(self.stores, asked, prepared)
+    def compiler_of(self, asked: Asked) -> Compiler[Asked]:
+        return self._links if asked.parts else self.compiler
 
     def _part(self, fields: Fields) -> Reply:
-        asked = self._parts.read(fields)
+        question = fields.rest()
+        asked = self._parts.read(Fields(question))
         prepared: tuple[Prepared, ...] = ()
         view = b""
         try:
@@ -447,7 +438,7 @@ class OpenCLServing(Session[Asked]):
         except GpucacheError as error:
             return self._no_part(asked, str(error))
         token = number(next(self._tokens))
-        _remember(self._compiling, token, (asked, prepared), _COMPILING_CAP)
+        _remember(self._compiling, token, (question, asked, prepared), _COMPILING_CAP)
         return Reply(Kind.HIT, (token, b""), view)
 
     def _part_compiled(self, fields: Fields) -> Reply:
@@ -457,7 +448,7 @@ class OpenCLServing(Session[Asked]):
         compiling = self._compiling.pop(token, None)
         if compiling is None:
             return PASSED
-        asked, prepared = compiling
+        question, asked, prepared = compiling
         try:
             found = prepared or self._parts.prepare(asked, self.stores)
         except GpucacheError as error:
@@ -466,7 +457,14 @@ class OpenCLServing(Session[Asked]):
             return self._no_part(asked, _UNSEEN)
         if any(changed_headers(self.stores, one) for one in prepared):
             return self._no_part(asked, "some of its headers may have changed while it was compiled")
-        return Reply(Kind.HIT, (self._links.mark(found).encode(),))
+
+        mark = mark_of(found)
+
+        def then() -> None:
+            with suppress(UncoveredError, GpucacheError):
+                self.rows.keep_part(self._parts, question, asked, found, keys_of_part(found), mark)
+
+        return Reply(Kind.HIT, (mark,), then=then if self.stores.keeps else None)
 
     def _no_part(self, asked: Asked, why: str) -> Reply:
         reason, now_ns = f"clCompileProgram is not served: {why}", time.perf_counter_ns()

@@ -18,12 +18,11 @@ from gpucache.engine.explain import explain
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import Entry
-from gpucache.serve.answering import Asked, Compiler, Question, Rows, answered, hits_of, targets_of
+from gpucache.serve.answering import Asked, Compiler, Question, Rows, hits_of, targets_of
 from gpucache.serve.conditions import UncoveredError
 from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
-from gpucache.serve.index import row_of
-from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part
+from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part, mark_of
 from gpucache.serve.server import Handler, Handlers, Reply
 from gpucache.serve.wire import Fields, Kind
 
@@ -37,8 +36,7 @@ class Questions:
     def __init__(self, stores: Stores, libraries: Libraries, devices: Devices | None = None) -> None:
         self._stores = stores
         self._devices = devices or Devices(stores)
-        self._links = Links(self._devices, libraries)
-        opencl = (OpenCL(self._devices, libraries), Parts(self._devices, libraries), self._links)
+        opencl = (make(self._devices, libraries) for make in (OpenCL, Parts, Links))
         self._compilers: dict[Kind, Compiler[Any]] = {compiler.ask: compiler for compiler in opencl}
         self._lock = Lock()
         self._asked: dict[tuple[Kind, Question], Asked] = {}
@@ -111,8 +109,8 @@ class Questions:
             prepared = compiler.prepare(asked, self._stores)
             left = replace(left, program=prepared[0].request.program.name, target=targets_of(prepared))
             if compiler.ask is Kind.PART:
-                keys, mark = keys_of_part(prepared), self._links.mark(prepared).encode()
-                rows.put(row_of(answered(compiler, question, asked, prepared, keys, (b"", mark))))
+                keys, mark = keys_of_part(prepared), mark_of(prepared)
+                rows.keep_part(compiler, question, asked, prepared, keys, mark)
                 return None
             parts = compiler.find(self._stores, asked, prepared)
             for one, part in zip(prepared, parts, strict=True):

@@ -127,8 +127,8 @@ class Session(ABC, Generic[A]):
             self.stores.remote().flush(drain_s())
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
+        self.rows.flush()
         if misses and self.stores.target is not None:
-            self.rows.flush()
             self.stores.target.sync_all()
         if hits + misses:
             note_process(self.stores, hits, misses, sum(one.saved_ns for one in self._done))
@@ -197,8 +197,12 @@ class Session(ABC, Generic[A]):
 
     def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
         """The request, and the result of its lookup; raises GpucacheError for a build that is not cached."""
-        prepared = self.compiler.prepare(asked, self.stores)
+        prepared = self.compiler_of(asked).prepare(asked, self.stores)
         return prepared, self.compiler.find(self.stores, asked, prepared)
+
+    def compiler_of(self, _asked: A) -> Compiler[A]:
+        """What reads such a question."""
+        return self.compiler
 
     def view(self, asked: A, prepared: Sequence[Prepared]) -> bytes:
         """What the program of a build must see. Raises OptionError for a compiler that has just changed."""
@@ -295,7 +299,7 @@ class Session(ABC, Generic[A]):
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
         """Write the row with which the index answers next time."""
         if self.stores.keeps:
-            self.rows.keep(self.compiler, one.question, one.asked, one.prepared, hits)
+            self.rows.keep(self.compiler_of(one.asked), one.question, one.asked, one.prepared, hits)
 
     def _keep_row_now(self, one: Build[A], hits: Sequence[Hit]) -> None:
         """The same for a build that is asked for again, as others that wait may be."""

@@ -27,7 +27,7 @@ from gpucache.host import os_errors, scratch
 from gpucache.model import EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, TOTAL_CAP
-from gpucache.store.records import Row, encode, rows_of
+from gpucache.store.records import Row, encode, references_of, rows_of
 from gpucache.store.root_folder import RECENCY_NS, UNUSABLE, RootFolder
 from gpucache.store.trust import UntrustedFileError, distrust, open_trusted
 from gpucache.units import format_list
@@ -190,7 +190,8 @@ def chosen(
                         continue
                     belongs = place != layout.PROGRAMS or name in programs
                     if name.endswith(_ROW) and place == layout.ROWS:
-                        belongs = _names_any(os.read(fd, status.st_size), keys)
+                        data = os.read(fd, status.st_size)
+                        belongs = _names_any(data, keys) or any(map(_names_none, rows_of(data) or ()))
                     records += [member] * belongs
         memos = sorted((one for one in records if one.name.endswith(_MEMO)), key=lambda one: one.used_ns)
         # These name no entry: the last ones stay, as many as there are entries.
@@ -207,6 +208,13 @@ def _names_any(record: bytes, keys: Collection[bytes]) -> bool:
     return any(record[at : at + _KEY_BYTES] in keys for at in range(len(record)))
 
 
+def _names_none(row: Row) -> bool:
+    """Whether a record names no entry, as memos and the rows of parts to be linked do."""
+    with suppress(ValueError, struct.error):
+        return row.is_memo or not references_of(row)
+    return False
+
+
 def write(
     path: Path, folder: Folder, root: RootFolder, files: Collection[Member], *, memos: bool = True
 ) -> None:
@@ -217,7 +225,7 @@ def write(
         raise UsageError(f"{root.path} has more than {MEMBERS_CAP} files; choose some with --program")
 
     def belongs(row: Row) -> bool:
-        return memos if row.is_memo else _names_any(row.record, keys)
+        return memos if _names_none(row) else _names_any(row.record, keys)
 
     def read() -> Iterator[tuple[Member, bytes]]:
         left = FILE_BYTES_CAP

@@ -501,7 +501,7 @@ def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
     assert not (root.path / "v1" / "rows").exists()
 
 
-def test_a_row_answers_whole_builds_and_compiles_alone(
+def test_a_row_answers_whole_builds_compiles_parts_and_links_alone(
     root: Root, index_program: Path, tmp_path: Path
 ) -> None:
     """Whatever the rows contain for other kinds of questions, or for questions with fewer fields."""
@@ -510,7 +510,8 @@ def test_a_row_answers_whole_builds_and_compiles_alone(
     questions = []
     for kind, whole in (*builds, (Kind.COMPILE, compiles)):
         source = 6 if kind is Kind.COMPILE else 4
-        lengths = range(source + 1) if kind in (Kind.BUILD, Kind.COMPILE) else [len(whole.question)]
+        answered = kind in (Kind.BUILD, Kind.COMPILE, Kind.PART, Kind.LINK)
+        lengths = range(source + 1) if answered else [len(whole.question)]
         questions += [replace(whole, kind=kind, question=whole.question[:length]) for length in lengths]
     for one in questions:
         root.keep(one)

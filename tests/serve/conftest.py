@@ -100,8 +100,9 @@ def run_without_python(environment: dict[str, str]) -> Callable[..., "subprocess
     none = ("sh", "-c", "exit 99")
     environ = {name: value for name, value in environment.items() if name != "GPUCACHE_MEMORY_BYTES"}
 
-    def call(*command: object) -> "subprocess.CompletedProcess[str]":
-        return run_text([BUILT / STARTER, f"--by={len(none)}", *none, "run", "--", *command], env=environ)
+    def call(*command: object, **variables: str) -> "subprocess.CompletedProcess[str]":
+        words = (BUILT / STARTER, f"--by={len(none)}", *none, "run", "--", *command)
+        return run_text(words, env={**environ, **variables})
 
     return call
 

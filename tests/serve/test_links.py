@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gpucache.native.build import find_compiler
 from tests.children import run_text
 from tests.serve.conftest import Done
 
@@ -19,6 +20,40 @@ PROGRAM = Path(__file__).with_name("linking_program.py")
 INTEL = "Intel"
 LINK_FAILED = -17
 FIRST = "header=1 main lib link=main+lib"
+_EDITING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+static void edit(const char *path, int flags) {
+    const char *name = strrchr(path, '/');
+    int ours = flags & (O_NONBLOCK | O_ACCMODE | O_PATH);
+    if (ours || !getenv("TEST_EDITS") || strcmp(name ? name + 1 : path, "it.h")) return;
+    struct stat before, now;
+    stat(path, &before);
+    do {
+        FILE *file = fopen(path, "r+");
+        fputc('#', file);
+        fclose(file);
+        stat(path, &now);
+    } while (!memcmp(&before.st_mtim, &now.st_mtim, sizeof now.st_mtim));
+}
+#define OPENING(name)                                                  \\
+    int name(const char *path, int flags, ...) {                       \\
+        va_list rest;                                                  \\
+        va_start(rest, flags);                                         \\
+        int mode = va_arg(rest, int);                                  \\
+        edit(path, flags);                                             \\
+        return ((int (*)(const char *, int, int))dlsym(RTLD_NEXT, #name))(path, flags, mode); \\
+    }
+OPENING(open)
+OPENING(open64)
+"""
+"""A library to preload: as the compiler opens the header, that is written again, as it was."""
 
 
 @pytest.fixture
@@ -99,6 +134,55 @@ def test_a_link_is_served_if_nothing_changed(
     assert done.results == case.results.split(), done.report
 
 
+def test_a_later_start_needs_no_server(
+    link: Callable[..., Done],
+    run_without_python: Callable[..., "subprocess.CompletedProcess[str]"],
+    plain: Callable[[str], str],
+) -> None:
+    """Rows name the parts and answer the links, also those that missed after parts which rows had named."""
+    command = (sys.executable, PROGRAM, INTEL)
+    assert link(FIRST).results == ["kept"]
+    done = run_without_python(*command, *FIRST.split())
+    assert (done.returncode, done.stdout) == (0, plain(FIRST))
+    assert "1 hit, 0 misses" in done.stderr
+    assert link(f"{FIRST}:-cl-denorms-are-zero").results == ["kept"]
+    done = run_without_python(*command, *f"{FIRST}:-cl-denorms-are-zero link=main+lib".split())
+    assert (done.returncode, done.stdout) == (0, plain(FIRST) * 2)
+
+
+@pytest.mark.parametrize("kind", ["file", "image"])
+def test_rows_of_parts_are_read_wherever_they_are(
+    link: Callable[..., Done],
+    run_without_python: Callable[..., "subprocess.CompletedProcess[str]"],
+    root: Path,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    """A cache in a file keeps them, though they name no entry; and a root below one's own answers, too."""
+    file = {"GPUCACHE_FILE": str(tmp_path / "cache.gpucache")} if kind == "file" else {}
+    assert link(FIRST, **file).results == ["kept"]
+    other = {"GPUCACHE_DIR": str(tmp_path / "other"), "GPUCACHE_SYSTEM_DIRS": str(root)}
+    done = run_without_python(sys.executable, PROGRAM, INTEL, *FIRST.split(), **(file or other))
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
+def test_a_part_whose_header_is_edited_while_it_is_compiled_has_no_mark(
+    link: Callable[..., Done], plain: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A row names it before, and afterwards its header is as before: its object may be of another version."""
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler is here")
+    (source := tmp_path / "editing.c").write_text(_EDITING)
+    library = str(source.with_suffix(".so"))
+    flags = ("-shared", "-fPIC", "-w", "-o", library, str(source), "-ldl")
+    subprocess.run([*compiler.command, *flags], check=True)
+    assert link(FIRST, LD_PRELOAD=library).results == ["kept"]
+    assert link(FIRST, LD_PRELOAD=library).results == ["hit"]
+    done = link(FIRST, LD_PRELOAD=library, TEST_EDITS="1")
+    assert (done.results, done.out) == (["passed"], plain(FIRST))
+
+
 def test_a_required_link_fails_unless_it_is_a_hit(
     link: Callable[..., Done], plain: Callable[[str], str]
 ) -> None:
@@ -138,7 +222,8 @@ def test_links_are_not_recorded(
 def test_links_of_parts_with_other_options_supersede_no_other(
     link: Callable[..., Done], gpucache: Callable[..., "subprocess.CompletedProcess[str]"]
 ) -> None:
-    """All of them are in use; a link is listed with its parts and their options."""
+    """All of them are in use; a link is listed with its parts and their options, as rows name them, too."""
+    assert link("header=1 main lib:-DF=5 lib:-DF=7").results == []
     assert link("header=1 main lib:-DF=5 link=main+lib lib:-DF=7 link=main+lib").results == ["kept"] * 2
     assert gpucache("verify", "--strict").returncode == 0
     assert "show unnamed -DF=7" in gpucache("--json", "inspect", "show").stdout
