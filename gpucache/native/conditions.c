@@ -26,7 +26,7 @@
 #define BLOCK 4096
 #define CONDITIONS_CAP (1u << 16)
 #define KNOWN 512
-#define LINKS 16 /* the most on the way to a file that are looked at */
+#define LINKS 40 /* the most on the way to a file: the kernel follows no more */
 #define STAMPED "FSBNL" /* the kinds of conditions that have a stamp in a root of one's own */
 #define LAYERS "OPENCL_LAYERS"
 #define OUR_LAYER "/libgpucache_opencl_layer.so"
@@ -522,7 +522,8 @@ static uint64_t sum_of(const struct stat *status, int whole, uint64_t sum) {
 
 static uint64_t look_at(const char *path, int *links, uint64_t sum) {
     char way[PATH_MAX], target[PATH_MAX];
-    struct stat status = {0}, above;
+    struct stat status, above;
+    if (lstat("/", &status)) return sum;
     for (const char *end = path; *end;) {
         end += 1 + strcspn(end + 1, "/");
         snprintf(way, sizeof way, "%.*s", (int)(end - path), path);

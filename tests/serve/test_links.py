@@ -166,8 +166,9 @@ def test_rows_of_parts_are_read_wherever_they_are(
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
 
 
+@pytest.mark.parametrize("links", [0, 20])
 def test_a_part_whose_header_is_edited_while_it_is_compiled_has_no_mark(
-    link: Callable[..., Done], plain: Callable[[str], str], tmp_path: Path
+    link: Callable[..., Done], plain: Callable[[str], str], folder: Path, tmp_path: Path, links: int
 ) -> None:
     """A row names it before, and afterwards its header is as before: its object may be of another version."""
     compiler = find_compiler()
@@ -177,6 +178,8 @@ def test_a_part_whose_header_is_edited_while_it_is_compiled_has_no_mark(
     library = str(source.with_suffix(".so"))
     flags = ("-shared", "-fPIC", "-w", "-o", library, str(source), "-ldl")
     subprocess.run([*compiler.command, *flags], check=True)
+    for number in range(links):
+        (folder / (f"{number}.h" if number else "it.h")).symlink_to(f"{number + 1}.h")
     assert link(FIRST, LD_PRELOAD=library).results == ["kept"]
     assert link(FIRST, LD_PRELOAD=library).results == ["hit"]
     done = link(FIRST, LD_PRELOAD=library, TEST_EDITS="1")
