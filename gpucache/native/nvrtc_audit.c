@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -51,30 +50,27 @@ EXPORTED unsigned la_version(unsigned version) {
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* Give this thread a vector of TLS blocks that never grows. With LD_AUDIT glibc allocates the first thread's before
-   malloc is there, and passes it to realloc as soon as a program opens some 15 libraries with TLS: it aborts. The
-   vector's length is before its first block, the thread's pointer to it as in tcbhead_t of glibc's tls.h. */
+/* Give this thread a vector of TLS blocks that the program's malloc gave. With LD_AUDIT glibc allocates the first
+   thread's before that is there, and passes it to realloc as soon as a program opens some 15 libraries with TLS: it
+   aborts. The vector's length is before its first block, the thread's pointer to it as in tcbhead_t of glibc's tls.h.
+   Until la_objopen() changes it, a cookie is the object, here the program. */
 EXPORTED void la_preinit(uintptr_t *cookie) {
-    (void)cookie;
-    enum { MOST = 1 << 12 };
     union block {
         size_t length;
         void *value_and_memory[2];
-    } **vector = NULL, *larger;
+    } **vector = NULL, *copy;
 #if defined __x86_64__ && defined __LP64__
     __asm__("mov %%fs:0, %0" : "=r"(vector));
     vector++;
 #elif defined __aarch64__
     __asm__("mrs %0, tpidr_el0" : "=r"(vector));
 #endif
-    size_t length = vector && *vector ? (*vector)[-1].length : MOST;
-    if (length >= MOST) return;
-    larger = mmap(NULL, (MOST + 2) * sizeof *larger, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (larger == MAP_FAILED) return;
-    memcpy(larger, *vector - 1, (length + 2) * sizeof *larger);
-    larger->length = MOST;
-    *vector = larger + 1;
+    void *(*allocate)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym((void *)*cookie, "calloc");
+    if (!allocate || !vector || !*vector) return;
+    size_t count = (*vector)[-1].length + 2;
+    if (!(copy = allocate(count, sizeof *copy))) return;
+    memcpy(copy, *vector - 1, count * sizeof *copy);
+    *vector = copy + 1;
 }
 
 /* The library of a name after a prefix, and whether the name has no version; NULL for any other name. */

@@ -473,6 +473,25 @@ def test_a_program_that_opens_many_libraries_with_thread_local_variables_goes_on
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
 
 
+def test_a_thread_joins_the_first_one_that_has_ended(compiled: Callable[[str], Path], tmp_path: Path) -> None:
+    """glibc then frees what the first thread has of thread-local variables, with the program's malloc."""
+    library = compiled("""
+#include <pthread.h>
+#include <stdlib.h>
+static pthread_t first;
+static void *join(void *none) { (void)none; _Exit(pthread_join(first, NULL) ? 1 : 7); }
+void leave(void) {
+    pthread_t other;
+    first = pthread_self();
+    pthread_create(&other, NULL, join, NULL);
+    pthread_exit(NULL);
+}""")
+    words = [sys.executable, "-m", "gpucache", "run", "--quiet", "--", sys.executable, "-c"]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    done = run_text([*words, f"import ctypes; ctypes.CDLL({str(library)!r}).leave()"], env=environ)
+    assert done.returncode == 7, done.stderr
+
+
 _HELD = """
 import importlib.abc, importlib.machinery, sys, threading
 from pathlib import Path
