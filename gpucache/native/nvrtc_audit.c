@@ -65,11 +65,11 @@ EXPORTED void la_preinit(uintptr_t *cookie) {
 #elif defined __aarch64__
     __asm__("mrs %0, tpidr_el0" : "=r"(vector));
 #endif
-    void *(*allocate)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym((void *)*cookie, "calloc");
+    void *(*allocate)(size_t) = (void *(*)(size_t))dlsym((void *)*cookie, "malloc");
     if (!allocate || !vector || !*vector) return;
-    size_t count = (*vector)[-1].length + 2;
-    if (!(copy = allocate(count, sizeof *copy))) return;
-    memcpy(copy, *vector - 1, count * sizeof *copy);
+    size_t size = ((*vector)[-1].length + 2) * sizeof *copy;
+    if (!(copy = allocate(size))) return;
+    memcpy(copy, *vector - 1, size);
     *vector = copy + 1;
 }
 
