@@ -511,8 +511,7 @@ static int is_alone(const char *path) {
     return alone;
 }
 
-/* The number of what is at a path, and of each link and directory on the way. A directory counts as a whole where it
-   lacks the rest of the path, else only for itself: if it is moved, it gets one of both times. */
+/* A number of a file, a link or a directory; for a directory itself without the times that new names in it set. */
 static uint64_t sum_of(const struct stat *status, int whole, uint64_t sum) {
     uint64_t written = written_ns(status), changed = changed_ns(status);
     uint64_t now[] = {status->st_dev, status->st_ino, 0, 0, written == changed ? 0 : changed};
@@ -520,6 +519,7 @@ static uint64_t sum_of(const struct stat *status, int whole, uint64_t sum) {
     return digest(now, sizeof now, sum);
 }
 
+/* A number of all that leads to a path: links, directories, and the one that lacks the rest with its names' times. */
 static uint64_t look_at(const char *path, int *links, uint64_t sum) {
     char way[PATH_MAX], target[PATH_MAX];
     struct stat status, above;

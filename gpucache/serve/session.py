@@ -201,7 +201,7 @@ class Session(ABC, Generic[A]):
         return prepared, self.compiler.find(self.stores, asked, prepared)
 
     def compiler_of(self, _asked: A) -> Compiler[A]:
-        """What reads such a question."""
+        """The compiler that such a question is for."""
         return self.compiler
 
     def view(self, asked: A, prepared: Sequence[Prepared]) -> bytes:

@@ -13,7 +13,7 @@ from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.remote.catalogue import INDEX, finish_catalogue, read_catalogue, read_index, write_catalogue
 from gpucache.remote.folder import FolderObjects
 from gpucache.remote.objects import NO_FILES, Files, Listed
-from gpucache.remote.records import record_of, signed
+from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import SigningKey, TrustedKeys, new_key
 from tests.faults.tracing import WRITING, killed_before_call
 
@@ -98,6 +98,18 @@ def _overtaken(root: Path, at: int, killed: int | None) -> bool:
     except _Killed:
         return True
     return last >= at and killed is None
+
+
+def test_records_with_a_copied_signature_hide_no_true_one(tmp_path: Path) -> None:
+    """Whoever may write there can give any facts the signature of an entry; each is a record of its own."""
+    store = FolderObjects(tmp_path)
+    entry = PortableEntry("triton", "ab" * 32, (PortableFile("K/k.cubin", b"binary", 0o644),), program="k")
+    true = signed(record_of(entry), _KEY)
+    copied = (Signed(record_of(entry._replace(program=name)), true.signer, true.signature) for name in "az")
+    write_catalogue(store, [*copied, true])
+    trusted = TrustedKeys({_KEY.public.id: _KEY.public})
+    found = read_catalogue(store, trusted).records.values()
+    assert [one.record.program for one in found if one.is_believed(trusted)] == ["k"] and len(found) == 3
 
 
 def test_a_writer_killed_at_any_step_hides_nothing_of_another(tmp_path: Path) -> None:
