@@ -1,18 +1,16 @@
-"""The plots of bench and inspect: valid and inactive files that show the measured values."""
+"""The plots of bench and inspect: valid and inactive files that show the measured values.
+
+matplotlib is imported by tests alone: an import before the session has its own home writes into the user's.
+"""
 
 from dataclasses import replace
 from io import BytesIO
 from itertools import combinations, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from gpucache.answers import inspect_plot
 from gpucache.answers.bench import BenchVerdict, Ratio, Spread
@@ -20,15 +18,21 @@ from gpucache.answers.bench_export import LOOKS, PLOTS, draw, plot
 from gpucache.answers.entries import CacheEntry
 from tests.answers.cases import CASES, MS, PROGRAM, compared
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 FORMATS = [suffix.removeprefix(".") for suffix in PLOTS]
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 
-def _texts(figure: Figure) -> list[str]:
+def _texts(figure: "Figure") -> list[str]:
+    from matplotlib.text import Text
+
     return [text.get_text() for text in figure.findobj(Text)]
 
 
-def _bars(axes: Axes) -> dict[str, list[Any]]:
+def _bars(axes: "Axes") -> dict[str, list[Any]]:
     """The parts of each bar from left to right, by its arm."""
     arms = [label.get_text() for label in axes.get_yticklabels()]
     found: dict[str, list[Any]] = {arm: [] for arm in arms}
@@ -38,7 +42,7 @@ def _bars(axes: Axes) -> dict[str, list[Any]]:
     return found
 
 
-def _length(axes: Axes, arm: str) -> float:
+def _length(axes: "Axes", arm: str) -> float:
     return float(sum(part.get_width() for part in _bars(axes)[arm]))
 
 
@@ -85,6 +89,8 @@ def test_bars_are_as_long_as_their_medians() -> None:
 
 def test_phases_are_stacked_and_differ_without_colour() -> None:
     """Each phase begins where the last ended, and the legend shows the colour and hatch of every one."""
+    from matplotlib.colors import to_hex
+
     figure = draw([PROGRAM])
     parts = _bars(figure.axes[0])["cold"]
     phases = ["process start", "context", "compile", "kernels", "first launch"]
@@ -97,6 +103,8 @@ def test_phases_are_stacked_and_differ_without_colour() -> None:
 
 def test_every_start_is_drawn() -> None:
     """Each start is a dot; one that is far too long is written at the end of the axis."""
+    from matplotlib.collections import PathCollection
+
     figure = draw([PROGRAM])
     (axes,) = figure.axes
     drawn = (one for one in axes.collections if isinstance(one, PathCollection))
@@ -120,6 +128,8 @@ def test_figures_are_text() -> None:
 @pytest.mark.parametrize("many", [0, 12])
 def test_nothing_overlaps_or_is_cut(many: int) -> None:
     """However many cases there are, no text covers another, and everything is inside the picture."""
+    from matplotlib.text import Text
+
     named = [replace(CASES[number % 4], program=f"p{number} {'long ' * 40}.cl") for number in range(many)]
     figure = draw(named, "gpucache bench " + "--option " * 40)
     figure.savefig(BytesIO(), format="png")
