@@ -13,7 +13,7 @@ import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, Paced, batches, in_parallel, open_objects
-from gpucache.remote.removal import is_signed, sign
+from gpucache.remote.removal import SIGN, SIGN_TEXT, is_signed, sign
 from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
@@ -72,6 +72,11 @@ def test_a_signed_place_is_a_store(opened: Opener) -> None:
     assert not is_signed(opened())
     sign(opened())
     assert is_signed(opened())
+
+
+def test_a_place_with_another_text_in_place_of_the_sign_is_no_store(opened: Opener) -> None:
+    list(opened().create([(SIGN, SIGN_TEXT.upper())]))
+    assert not is_signed(opened())
 
 
 def test_an_object_comes_back_as_it_was_created(opened: Opener) -> None:
